@@ -28,13 +28,10 @@ from penstock.engines.application_states import State
 from penstock.engines.spark.progress import BatchProgress
 from penstock.metrics.task_counts import Spread, TaskCounts
 from penstock.runtime.context import Surroundings
-from penstock.runtime.counting import CountingSensor
-from penstock.runtime.record import TopicBatch
-from penstock.runtime.sensor import Sensor
+from penstock.runtime.rows import TopicBatch
+from penstock.runtime.sensor import CountingSensor, Sensor
 from penstock.runtime.task import StreamTask, TaskPart
-from penstock.state.counted_overlay import count_calls, take_calls
-from penstock.state.memory import MemoryMap
-from penstock.state.overlay import TaskOverlay
+from penstock.state.maps import MemoryMap, TaskOverlay, count_calls, take_calls
 from workloads import WORKLOADS
 
 KINDS = ("none", "again", "INFO", "DEBUG")

@@ -193,13 +193,13 @@ def _what_workers_keep_open() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def _columns_for_small_batches() -> Iterator[None]:
     """Batches of more than 8 rows go by column in this process: most tests have few rows, which would go one by one."""
-    from penstock.runtime import sinks, source_reader
+    from penstock.runtime import sources_and_sinks
     from penstock.runtime.aggregate import operators
     from penstock.runtime.suppress import operator
     from penstock.serde import primitives
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (sinks, source_reader, operator):
+        for module in (sources_and_sinks, operator):
             patch.setattr(module, "FEW", 8)
         patch.setattr(operators, "FEW", 2)
         patch.setattr(primitives, "_FEW_NUMBERS", 8)

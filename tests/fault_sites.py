@@ -28,7 +28,7 @@ class Site(NamedTuple):
 
 
 _THREAD, _TASK = "penstock.engines.threads.loop.thread", "penstock.engines.threads.loop.task"
-_KAFKA, _EMBEDDED = "penstock.log.kafka.transactions.commit_producer", "penstock.log.embedded.transaction"
+_KAFKA, _EMBEDDED = "penstock.log.kafka.transactions.commit_producer", "penstock.log.embedded.log"
 _START = "penstock.engines.threads.hosting.start"
 
 # Of threads, in the order of an interval.
@@ -40,7 +40,7 @@ BOTH = {
     ],
     "in the transaction": [
         Site("penstock.log.kafka.wire.transactions", "ProducerTransactions.end", "before"),
-        Site("penstock.log.embedded.transaction", "write_offsets", "after"),
+        Site("penstock.log.embedded.log", "write_offsets", "after"),
     ],
     "before the replica": [
         Site(_KAFKA, "KafkaCommitProducer.commit", "after"),

@@ -109,7 +109,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "log": ("streams_groups", "embedded", "kafka", "clients", "groups"),
     "log/kafka": ("security", "wire", "clients", "checkup", "transactions"),
     "query": ("http",),
-    "runtime": ("functions", "tables", "joins", "suppress", "fold", "aggregate"),
+    "runtime": ("fold", "joins", "suppress", "aggregate"),
     "serde": ("data", "formats", "registry", "schemas"),
     "sql": (
         "parse",

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from penstock import SessionWindows, StreamsBuilder, Suppressed, TimeWindows
 from penstock.engines.threads.loop.commit import by_partition
 from penstock.errors import SerializationError
+from penstock.runtime.fold import columns as fold_columns
+from penstock.runtime.fold.columns import group_windows
 from penstock.runtime.suppress import operator as suppress_operator
-from penstock.runtime.tables import groups
-from penstock.runtime.tables.groups import group_windows
-from penstock.runtime.tables.stored import StoredTable
+from penstock.runtime.tables import StoredTable
 from penstock.serde import base, partitioner, primitives, windowed
 from penstock.serde import column as columns
 from penstock.serde.column import Column, nulls_of, to_bytes_list
@@ -27,10 +27,9 @@ from penstock.serde.json_serde import StructSerde
 from penstock.serde.partitioner import partitions_for
 from penstock.serde.primitives import StringSerde
 from penstock.serde.windowed import SessionWindowedSerde, TimeWindowedSerde, Window, Windowed, WindowedColumn
-from penstock.state.memory import MemoryTaskState
-from penstock.state.views import frames, open_view, session, window
-from penstock.state.views import keys as key_bytes
-from penstock.state.views.frames import decode_stamped, encode_stamped, frame, unframe
+from penstock.state.maps import MemoryTaskState
+from penstock.state.views import keyvalue, open_view, session, window
+from penstock.state.views.keyvalue import decode_stamped, encode_stamped, frame, unframe
 from penstock.testing import TopologyTestDriver
 from penstock.topology.stores import StoreSpec
 
@@ -42,8 +41,8 @@ def by_column() -> Any:
     """Calls a function as if no rows were few."""
 
     def call(function: Any, *arguments: Any) -> Any:
-        limits = [(module, "_FEW") for module in (columns, partitioner, frames, groups)]
-        limits += [(module, "FEW") for module in (base, frames, key_bytes, session, window, windowed)]
+        limits = [(module, "_FEW") for module in (columns, partitioner, keyvalue, fold_columns)]
+        limits += [(module, "FEW") for module in (base, keyvalue, session, window, windowed)]
         limits += [(columns, "_FEW_BYTES"), (primitives, "_FEW_TEXTS")]
         before = [getattr(module, name) for module, name in limits]
         for module, name in limits:

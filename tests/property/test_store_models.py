@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from penstock.serde.column import Column
 from penstock.serde.primitives import NumberSerde, StringSerde
 from penstock.serde.windowed import Window, Windowed
-from penstock.state.memory import MemoryTaskState
+from penstock.state.maps import MemoryTaskState
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.state.views import ValueAndTimestamp, VersionedRecord, open_view

@@ -26,7 +26,7 @@ from penstock.log.base import RECORD_SCHEMA
 from penstock.runtime.context import Surroundings
 from penstock.runtime.suppress import operator as suppress
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
-from penstock.state.memory import MemoryTaskState
+from penstock.state.maps import MemoryTaskState
 
 STRING, LONG, JSON = Serdes.string(), Serdes.long(), Serdes.json()
 RECORDS = st.lists(

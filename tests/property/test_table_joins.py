@@ -16,7 +16,7 @@ from penstock.config import StreamsConfig
 from penstock.log.base import RECORD_SCHEMA
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
 from penstock.serde.partitioner import partition_for
-from penstock.state.memory import MemoryTaskState
+from penstock.state.maps import MemoryTaskState
 from penstock.testing import TopologyTestDriver
 from penstock.topology.plan.plan import TaskRun, plan_of
 

@@ -27,7 +27,7 @@ from penstock import (
     UnlimitedWindows,
     agg,
 )
-from penstock.runtime.aggregate.window_assignment import FOREVER, window_bounds
+from penstock.runtime.aggregate.windows import FOREVER, window_bounds
 
 LONG_GRACE = 1_000_000
 LONGS = {"key_serde": "string", "value_serde": "long"}

@@ -196,7 +196,7 @@ MUTANTS = (
     Mutant("committed offsets that have gone back are believed", _thread("_gone_back"),
            "return back\n", "return {}\n", ("remembered",), first_seed=8),
     Mutant("an embedded log takes commits of members that the group has removed",
-           ("penstock.log.embedded.transaction", "EmbeddedTransaction.commit"),
+           ("penstock.log.embedded.log", "EmbeddedTransaction.commit"),
            "check_streams_member(connection, group, membership, self._offsets.get(group, ()))", "pass", is_shared=True, first_seed=12),
     Mutant("a task whose next owner has purged its records ends the epoch", (f"{HOSTING}.thread_host", "_others_read_on"),
            "return thread.reads_from(tp, offset) and", "return False and", ("count", "tables"), is_shared=True, first_seed=6),

@@ -19,7 +19,7 @@ from penstock import (
     Suppressed,
     TimeWindows,
 )
-from penstock.runtime.aggregate.close import EMIT_INTERVAL
+from penstock.runtime.aggregate.windows import EMIT_INTERVAL
 from penstock.testing.simulation.run import Input, Plan
 
 __all__ = ["NAMES", "inputs_of", "plan_of"]

@@ -190,9 +190,9 @@ def test_circles_of_rooms_are_found(script, tmp_path):
 
 
 def test_upward_imports_of_sub_packages_are_found(script, tmp_path):
-    root = tree(tmp_path, runtime__functions__a="import penstock.runtime.aggregate.b", runtime__aggregate__b="x = 1")
+    root = tree(tmp_path, runtime__fold__a="import penstock.runtime.aggregate.b", runtime__aggregate__b="x = 1")
     (found,) = script.check_circles(root)
-    assert "penstock.runtime.functions.a must not import penstock.runtime.aggregate.b" in found
+    assert "penstock.runtime.fold.a must not import penstock.runtime.aggregate.b" in found
 
 
 def test_sub_packages_have_a_place(script, tmp_path):
@@ -250,5 +250,5 @@ def test_the_files_that_a_record_crosses():
     numbers = json.loads(done.stdout)
     crossed = numbers["crossed"]
     assert {"base/clock.py", "topology/plan/plan.py"} <= set(numbers["beside"])
-    assert {"engines/threads/loop/thread.py", "runtime/task.py", "log/embedded/transaction.py"} <= set(crossed)
+    assert {"engines/threads/loop/thread.py", "runtime/task.py", "log/embedded/log.py"} <= set(crossed)
     assert not any(name.startswith(("api/", "cli/")) for name in crossed)

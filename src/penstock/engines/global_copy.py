@@ -25,13 +25,11 @@ from penstock.log.deletions import may_miss_deletions
 from penstock.log.topic_settings import setting
 from penstock.runtime.context import Surroundings
 from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
-from penstock.runtime.record import TopicBatch
+from penstock.runtime.rows import TopicBatch
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import StreamTask, TaskPart
 from penstock.serde.column import to_bytes_list
-from penstock.state.counted_overlay import count_calls, take_calls
-from penstock.state.memory import MemoryMap
-from penstock.state.overlay import TaskOverlay
+from penstock.state.maps import MemoryMap, TaskOverlay, count_calls, take_calls
 from penstock.state.own_folder import open_lock, own_folder
 from penstock.state.replicas.folders import global_place
 from penstock.state.replicas.lmdb_replica import LmdbReplica, LmdbRows
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
 
     from penstock.config import StreamsConfig
     from penstock.log.base import TopicLog
-    from penstock.state.base import TaskState
+    from penstock.state.maps import TaskState
     from penstock.topology.topology import Topology
 
 __all__ = ["CopyWriter", "GlobalCopy", "GlobalFiller", "GlobalStores", "pieces_of"]

@@ -1,6 +1,6 @@
 """Metrics under Kafka's names: `KafkaStreams.metrics`, the test driver's `metrics`, and what exports them.
 
-A task counts in a `CountingSensor` (`penstock.runtime.counting`); `TaskMetrics` adds its counts to a `MetricRegistry`,
+A task counts in a `CountingSensor` (`penstock.runtime.sensor`); `TaskMetrics` adds its counts to a `MetricRegistry`,
 whose metrics have the groups, names, tags and units of Kafka Streams.
 """
 

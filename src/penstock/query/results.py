@@ -15,7 +15,7 @@ from penstock.errors import StateError
 from penstock.query.position import Position, PositionBound
 from penstock.query.queries import Query
 from penstock.state.views.header_format import Headers
-from penstock.state.views.notebook import entries_html, shown
+from penstock.state.views.keyvalue import entries_html, shown
 
 __all__ = [
     "FailureReason",

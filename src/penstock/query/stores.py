@@ -21,8 +21,7 @@ from penstock.query.source import GLOBAL, StateSource, StoreInfo, StoreSnapshot,
 from penstock.serde.partitioner import partition_for
 from penstock.serde.windowed import Windowed
 from penstock.state.views import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders, VersionedRecord
-from penstock.state.views.keys import key_bytes
-from penstock.state.views.notebook import entries_html
+from penstock.state.views.keyvalue import entries_html, key_bytes
 
 __all__ = [
     "LookupResult",

@@ -27,7 +27,7 @@ from penstock.errors import (
     TopologyError,
 )
 from penstock.metrics.task_counts import EXAMPLES, Cause, Example
-from penstock.runtime.error_reports import DropLines
+from penstock.runtime.error_reports import DropLines, function_of, line_of
 from penstock.runtime.exception_handlers import (
     Change,
     DeadLetter,
@@ -40,9 +40,7 @@ from penstock.runtime.exception_handlers import (
     is_decided,
 )
 from penstock.runtime.punctuation import PunctuationQueue
-from penstock.runtime.raised import function_of, line_of
-from penstock.runtime.record import Headers, RecordContext
-from penstock.runtime.rows import Place, TaskInput
+from penstock.runtime.rows import Headers, Place, RecordContext, TaskInput
 from penstock.runtime.sensor import Sensor
 from penstock.serde.headers import CurrentHeaders, plain_headers
 from penstock.state.views import open_view
@@ -55,9 +53,8 @@ if TYPE_CHECKING:
     from penstock.runtime.global_stores import GlobalViews
     from penstock.runtime.operator import TableView
     from penstock.runtime.rows import Rows
-    from penstock.state.base import TaskState
-    from penstock.state.changelog.noting import CurrentRecord
-    from penstock.state.journal import Journal, Journalled
+    from penstock.state.changelog.base import CurrentRecord
+    from penstock.state.maps import Journal, Journalled, TaskState
     from penstock.topology.operations.functions import Function
     from penstock.topology.stores import StoreSpec
     from penstock.topology.topology import Topology

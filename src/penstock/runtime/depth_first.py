@@ -28,12 +28,11 @@ if TYPE_CHECKING:
 
     from penstock.api.processing.processor import Record
     from penstock.runtime.context import TaskContext
-    from penstock.runtime.graph import Graph
-    from penstock.runtime.missing_fields import MissingFields
+    from penstock.runtime.graph import Graph, MissingFields
     from penstock.runtime.operator import Operator
     from penstock.runtime.punctuation import Schedule
-    from penstock.runtime.record import Headers
-    from penstock.runtime.sinks import SinkWriter
+    from penstock.runtime.rows import Headers
+    from penstock.runtime.sources_and_sinks import SinkWriter
     from penstock.topology.nodes import Node
     from penstock.topology.operations.functions import Function
 

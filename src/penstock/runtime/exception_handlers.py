@@ -25,7 +25,7 @@ from penstock.errors import (
 )
 
 if TYPE_CHECKING:
-    from penstock.runtime.record import Headers
+    from penstock.runtime.rows import Headers
 
 __all__ = [
     "Change",

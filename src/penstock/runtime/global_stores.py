@@ -9,8 +9,7 @@ from typing import Any
 
 from penstock.errors import StateError
 from penstock.serde.headers import CurrentHeaders, in_task, uses_headers
-from penstock.state.base import Entries
-from penstock.state.overlay import ReadableMap
+from penstock.state.maps import Entries, ReadableMap
 from penstock.state.stored_bytes import stored_bytes
 from penstock.state.views import open_view
 from penstock.topology.stores import StoreSpec

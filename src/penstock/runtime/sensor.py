@@ -1,24 +1,30 @@
-"""The events of a running task: one class with a method per event, all of which do nothing.
+"""The events of a running task: one class with a method per event, all of which do nothing, and one that counts.
 
 Subclasses turn events into metrics, traces or pictures. Every method is called once per batch, never per record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.base.clock import unix_ms
+from penstock.metrics.task_counts import FLUSH, OTHER_ERRORS, OTHER_REASONS, Cause, Spread, TaskCounts
+from penstock.runtime.rows import headers_of
+from penstock.serde.column import LARGE_BINARY, parts
 
 if TYPE_CHECKING:
     import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from penstock.metrics.task_counts import Cause, Example
-    from penstock.runtime.record import BytesColumn, Headers
-    from penstock.runtime.rows import DecodedRecords
+    from penstock.metrics.task_counts import Example
+    from penstock.runtime.rows import BytesColumn, DecodedRecords, Headers, RawRecord
 
-__all__ = ["HeldEvents", "Sensor", "SensorGroup"]
+__all__ = ["CountingSensor", "HeldEvents", "Sensor", "SensorGroup"]
 
 
 class Sensor:
@@ -142,3 +148,177 @@ def _each(methods: list[Callable[..., None]]) -> Callable[..., None]:
             method(*event)
 
     return call
+
+
+# Kafka counts for each record its time and offset (8 bytes each) and its partition (4), and the name of its topic.
+_BYTES_OF_A_RECORD = 20
+_MOST_OF_A_TEXT = 300  # characters of an error, of which each report of a thread has several
+_MOST_NAMES = 20  # reasons, causes and classes of errors of an operator of a task
+
+
+class CountingSensor(Sensor):
+    """A sensor that counts for each task what its batches do.
+
+    Args:
+        clock: The wall clock, in milliseconds.
+        detailed: Whether to count what only metrics above the recording level INFO show.
+    """
+
+    def __init__(self, clock: Callable[[], int], *, detailed: bool = True) -> None:
+        self._clock = clock
+        self.detailed = detailed
+        self._counts: dict[str, TaskCounts] = {}
+        self._names: dict[tuple[str, str, str], set[Hashable]] = {}
+
+    @classmethod
+    def at_level(cls, level: str) -> Self:
+        """Return a sensor for ``metrics.recording.level``, with the machine's clock."""
+        return cls(unix_ms, detailed=level.upper() != "INFO")
+
+    def take(self) -> dict[str, TaskCounts]:
+        """Return the counts of each task since the last call."""
+        taken, self._counts = self._counts, {}
+        return taken
+
+    def _of(self, task_id: str) -> TaskCounts:
+        counts = self._counts.get(task_id)
+        if counts is None:
+            counts = self._counts[task_id] = TaskCounts()
+        return counts
+
+    def on_batch_end(self, task_id: str, seconds: float, metrics: Mapping[str, int | float]) -> None:
+        counts = self._of(task_id)
+        counts.dropped += int(metrics["dropped"])
+        records = int(metrics["records_in"])
+        if records:
+            counts.processed += records - int(metrics["unread"])
+            each = seconds / records
+            counts.seconds.add(seconds, records, each, each)
+
+    def on_input(
+        self, task_id: str, timestamps: NDArray[np.int64], stream_times: NDArray[np.int64], unread: int
+    ) -> None:
+        if not self.detailed:
+            return
+        lateness = self._of(task_id).lateness_ms
+        if len(timestamps) == 1:
+            lateness.add_one(float(stream_times[0] - timestamps[0]))
+        else:
+            lateness.add_all(stream_times[:-1] - timestamps)
+        if unread:  # to Kafka, a record that cannot be used has the time -1
+            late = float(stream_times[-1]) + 1
+            lateness.add(late * unread, unread, late, late)
+
+    def on_consumed(self, task_id: str, topic: str, records: DecodedRecords) -> None:
+        batch = records.batch  # with what could not be decoded, as in Kafka
+        size = _bytes_of_columns(batch.records) if batch.rows is None else sum(map(_bytes_of_record, batch.rows))
+        counts = self._of(task_id)
+        self._add(counts.consumed, (records.source, topic), len(batch), size)
+        counts.read[records.source] = counts.read.get(records.source, 0) + len(records)
+        self.on_completed(task_id, records.source, records.timestamps)
+
+    def on_produced(
+        self, task_id: str, node: str, topic: str, keys: BytesColumn, values: BytesColumn, headers: list[Headers] | None
+    ) -> None:
+        size = _bytes_of(keys) + _bytes_of(values)
+        if headers is not None:
+            size += sum(map(_bytes_of_headers, headers))
+        self._add(self._of(task_id).produced, (node, topic), len(keys), size)
+
+    def on_completed(self, task_id: str, node: str, timestamps: NDArray[np.int64]) -> None:
+        spreads = self._of(task_id).e2e_latency_ms
+        spread = spreads.get(node)
+        if spread is None:
+            spread = spreads[node] = Spread()
+        if len(timestamps) == 1:
+            spread.add_one(float(self._clock() - int(timestamps[0])))
+        else:
+            spread.add_all(self._clock() - timestamps)
+
+    def on_emitted(self, task_id: str, node: str, records: int, seconds: float = 0.0) -> None:
+        counts = self._of(task_id)
+        counts.emitted.setdefault(node, Spread()).add(records, 1, records, records)
+        if seconds:
+            counts.emit_seconds.setdefault(node, Spread()).add(seconds, 1, seconds, seconds)
+
+    def on_dropped(self, task_id: str, node: str, count: int, why: str) -> None:
+        reasons = self._of(task_id).reasons
+        at = (node, why if self._is_few((task_id, node, "reason"), why) else OTHER_REASONS)
+        reasons[at] = reasons.get(at, 0) + count
+
+    def on_cause(self, task_id: str, cause: Cause, count: int, examples: Sequence[Example]) -> None:
+        at = cause if self._is_few((task_id, cause.node, "cause"), cause) else Cause(cause.node, OTHER_REASONS)
+        self._of(task_id).add_cause(at, count, [each._replace(said=each.said[:_MOST_OF_A_TEXT]) for each in examples])
+
+    def on_error(self, task_id: str, node: str, error: Exception, action: str) -> None:
+        kind = type(error).__name__
+        if not self._is_few((task_id, node, "error"), kind):
+            kind = OTHER_ERRORS
+        errors, at = self._of(task_id).errors, (node, kind, action)
+        errors[at] = errors.get(at, 0) + 1
+
+    def on_reported(self, task_id: str, where: str, count: int) -> None:
+        reported = self._of(task_id).reported
+        reported[where] = reported.get(where, 0) + count
+
+    def on_flushed(self, task_id: str, changes: Mapping[str, pa.RecordBatch], seconds: float) -> None:
+        stores = self._of(task_id).stores
+        for store, rows in changes.items():
+            flushed = stores.setdefault((store, FLUSH), [0, 0, 0, 0.0])
+            for at, value in enumerate((1, rows.num_rows, rows.nbytes, seconds)):
+                flushed[at] += value
+
+    def on_store_calls(self, task_id: str, calls: Mapping[tuple[str, str], list[float]]) -> None:
+        stores = self._of(task_id).stores
+        for at, numbers in calls.items():
+            stores[at] = [a + b for a, b in zip(stores.get(at) or (0, 0), numbers, strict=True)]
+
+    def on_punctuation(self, task_id: str, node: str, timestamp_ms: int, seconds: float) -> None:  # noqa: ARG002
+        self._of(task_id).punctuations.add(seconds, 1, seconds, seconds)
+
+    def on_node(self, task_id: str, node: str, rows_in: int, rows_out: int, seconds: float) -> None:
+        totals = self._of(task_id).nodes.setdefault(node, [0, 0, 0.0])
+        totals[0] += rows_in
+        totals[1] += rows_out
+        totals[2] += seconds
+
+    def _is_few(self, of: tuple[str, str, str], name: Hashable) -> bool:
+        """Return whether a name is among the first of its kind: each is a series for good, and records make names."""
+        names = self._names.setdefault(of, set())
+        if name not in names and len(names) < _MOST_NAMES:
+            names.add(name)
+        return name in names
+
+    @staticmethod
+    def _add(counts: dict[tuple[str, str], list[int]], at: tuple[str, str], records: int, size: int) -> None:
+        both = counts.setdefault(at, [0, 0])
+        both[0] += records
+        both[1] += size + records * (_BYTES_OF_A_RECORD + len(at[1].encode()))
+
+
+def _bytes_of_columns(batch: pa.RecordBatch) -> int:
+    keys, values, headers = (batch.column(name) for name in ("key", "value", "headers"))
+    # Kafka's consumer says that a null has -1 bytes, and Kafka Streams adds that.
+    size = _bytes_of(keys) + _bytes_of(values) - int(keys.null_count + values.null_count)
+    return size + sum(map(_bytes_of_headers, headers_of(headers) or ()))
+
+
+def _bytes_of_record(record: RawRecord) -> int:
+    key, value = record.key, record.value
+    size = (-1 if key is None else len(key)) + (-1 if value is None else len(value))  # -1 as above
+    return size + _bytes_of_headers(record.headers) if record.headers else size
+
+
+def _bytes_of(column: BytesColumn) -> int:
+    if isinstance(column, list):
+        return sum([len(data) for data in column if data is not None])
+    if column.null_count == len(column):
+        return 0
+    if column.type == LARGE_BINARY and not column.null_count:  # known by two offsets; nulls may stand over bytes
+        ends = parts(column)[1]
+        return int(ends[-1] - ends[0])
+    return int(pc.sum(pc.binary_length(column)).as_py() or 0)
+
+
+def _bytes_of_headers(headers: Headers) -> int:
+    return sum(len(name.encode()) + len(value or b"") for name, value in headers)

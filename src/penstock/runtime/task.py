@@ -1,4 +1,7 @@
-"""One task: a sub-topology (or several) for one partition, run over batches."""
+"""One task: a sub-topology (or several) for one partition, run over batches.
+
+A batch goes through as columns, in one attempt; where a record fails, what the attempt did is taken back.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +9,38 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from itertools import pairwise
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.errors import TopologyError
-from penstock.runtime import error_reports, processors
-from penstock.runtime.aggregate import cogroup
+from penstock.runtime import async_calls, error_reports, functions, processors
+from penstock.runtime import tables as table_operators
 from penstock.runtime.aggregate import operators as aggregate_operators
-from penstock.runtime.attempt import Attempts, parts_between, rows_between
 from penstock.runtime.context import Running, Surroundings, TaskContext
 from penstock.runtime.depth_first import DepthFirst
 from penstock.runtime.error_reports import NamingStores
 from penstock.runtime.exception_handlers import is_of_record
-from penstock.runtime.functions import async_calls, stateless
-from penstock.runtime.graph import Graph, has_expressions, stores_of
-from penstock.runtime.joins import foreign_key_left, self_join, stream_stream, stream_table, table_table
-from penstock.runtime.missing_fields import MissingFields
-from penstock.runtime.record import RawRecord, TopicBatch
-from penstock.runtime.rows import Place, Rows, TaskInput
-from penstock.runtime.sinks import OUTPUT_SCHEMA, Collector, EncodedRows, SinkWriter, columns_of
-from penstock.runtime.source_reader import SourceReader, reader_for
+from penstock.runtime.graph import Graph, MissingFields, has_expressions, stores_of
+from penstock.runtime.joins import foreign_key, stream_stream
+from penstock.runtime.joins import tables as join_tables
+from penstock.runtime.rows import Place, RawRecord, Rows, TaskInput, TopicBatch
+from penstock.runtime.sensor import HeldEvents
+from penstock.runtime.sources_and_sinks import (
+    OUTPUT_SCHEMA,
+    Collector,
+    EncodedRows,
+    SinkWriter,
+    SourceReader,
+    columns_of,
+    reader_for,
+)
 from penstock.runtime.suppress import operator as suppress_operator
-from penstock.runtime.tables import operators as table_operators
-from penstock.runtime.tables import transforms
 from penstock.serde.headers import CurrentHeaders, TopicSerdes, users_serde
-from penstock.state.memory import MemoryTaskState
+from penstock.state.maps import Journal, MemoryTaskState
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.configured.serdes import headers_user as headers_user_of
 from penstock.topology.configured.serdes import with_current_headers
@@ -40,16 +48,15 @@ from penstock.topology.operations.base import Process
 from penstock.topology.operations.tables import TableTransformValues
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from penstock.config import StreamsConfig
     from penstock.errors import PenstockError
     from penstock.runtime.exception_handlers import Response, TopicRecord
     from penstock.runtime.operator import Operator
-    from penstock.runtime.record import RecordContext
+    from penstock.runtime.rows import RecordContext
     from penstock.serde.base import Serde
-    from penstock.state.base import TaskState
+    from penstock.state.maps import TaskState
     from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
     from penstock.topology.operations.base import Operation
     from penstock.topology.plan.plan import PhysicalPlan
@@ -69,23 +76,22 @@ __all__ = [
     "slicing_reason",
 ]
 
+Sources = list[tuple[str, "Rows"]]
+
+
 Factory = "Callable[[ProcessorNode, Topology, TaskContext], Operator]"
 
 # One module an operator family; each has its own FACTORIES.
 _FAMILIES: tuple[ModuleType, ...] = (
-    stateless,
+    functions,
     async_calls,
     processors,
     table_operators,
     aggregate_operators,
-    stream_table,
     stream_stream,
-    self_join,
-    table_table,
-    transforms,
+    join_tables,
     suppress_operator,
-    cogroup,
-    foreign_key_left,
+    foreign_key,
 )
 
 
@@ -536,3 +542,83 @@ def shared_stores(graph: Graph) -> dict[str, list[str]]:
             ):
                 by_processors.add(store)
     return {store: names for store, names in users.items() if len(names) > 1 and store in by_processors}
+
+
+class Attempts:
+    """Takes back what a task does by column, if a record has failed.
+
+    Args:
+        context: The task.
+        collector: Its outputs.
+    """
+
+    def __init__(self, context: TaskContext, collector: Collector) -> None:
+        self._context = context
+        self._collector = collector
+        self._journal = Journal()
+        self._events = HeldEvents(context.sensor)
+
+    def failures(self, process: Callable[[], None]) -> set[int] | None:
+        """Process; return None, or the positions of input records that failed, when all has been taken back.
+
+        Where nobody knows which record it was, there are none.
+        """
+        context, events = self._context, self._events
+        for where, count in error_reports.take().items():
+            events.sensor.on_reported(context.task_id, where, count)
+        written = self._collector.written()
+        before = context.begin_attempt(self._journal)
+        context.sensor = events
+        try:
+            process()
+        except BaseException:
+            self._journal.end()
+            events.release()
+            raise
+        finally:
+            context.sensor = events.sensor
+            failed = context.end_attempt()
+        if failed is None:
+            self._journal.end()
+            events.release()
+            self._ask(written)
+            return None
+        self._journal.take_back()
+        context.go_back(before)
+        self._collector.go_back(written)
+        events.forget()
+        error_reports.take()
+        return failed
+
+    def _ask(self, written: Mapping[str, int]) -> None:
+        """Ask the handlers about what was left out; an error lets no outputs stay that come behind its record."""
+        try:
+            self._context.ask_all()
+        except BaseException:
+            self._collector.go_back(written)
+            raise
+
+
+def rows_between(sources: Sources, first: int, last: int) -> Sources:
+    """Return the rows of the records at the positions from ``first`` to before ``last``."""
+    parts: Sources = []
+    for source, rows in sources:
+        inputs = rows.place.inputs
+        start, stop = np.searchsorted(inputs, (first, last)).tolist()
+        if stop > start:
+            parts.append((source, rows if stop - start == len(rows) else rows.take(np.arange(start, stop))))
+    return parts
+
+
+def parts_between(first: int, last: int, failed: set[int]) -> list[tuple[int, int]]:
+    """Cut the positions from ``first`` to before ``last`` into those that failed, and the parts between them.
+
+    >>> parts_between(0, 10, {3, 9})
+    [(0, 3), (3, 4), (4, 9), (9, 10)]
+    >>> parts_between(0, 10, set())
+    [(0, 5), (5, 10)]
+    """
+    cuts = sorted({first, last, *failed, *(position + 1 for position in failed)})
+    if len(cuts) == 2:
+        cuts.insert(1, first + (last - first) // 2)
+    return list(pairwise(cuts))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.state.overlay import ReadableMap
+    from penstock.state.maps import ReadableMap
 
 __all__ = ["stored_bytes"]
 

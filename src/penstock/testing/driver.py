@@ -22,12 +22,10 @@ from penstock.metrics import MetricRegistry
 from penstock.metrics.task_metrics import TaskMetrics, TaskOf
 from penstock.query.position import Position
 from penstock.query.source import GLOBAL, QUERYABLE, StoreInfo, StoreSnapshot, unknown_store
-from penstock.runtime.counting import CountingSensor
 from penstock.runtime.global_stores import GLOBAL_TASK
-from penstock.runtime.local_task import LocalTask
-from penstock.runtime.local_tasks import LocalTasks
-from penstock.runtime.record import RawRecord
-from penstock.runtime.sensor import Sensor, SensorGroup
+from penstock.runtime.local_task import LocalTask, LocalTasks
+from penstock.runtime.rows import RawRecord
+from penstock.runtime.sensor import CountingSensor, Sensor, SensorGroup
 from penstock.serde import Serdes
 from penstock.serde.headers import bound, configured
 from penstock.serde.partitioner import KeyPartitioner

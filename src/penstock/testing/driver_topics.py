@@ -14,7 +14,7 @@ from penstock.base.java_names import with_java_names
 from penstock.base.terminal.html import facts_html, table_html
 from penstock.base.terminal.human_numbers import counted, time_of
 from penstock.errors import InvalidStateError, TopologyError
-from penstock.runtime.record import Headers
+from penstock.runtime.rows import Headers
 from penstock.serde.headers import (
     CurrentHeaders,
     RecordHeaders,
@@ -25,10 +25,10 @@ from penstock.serde.headers import (
     split,
     uses_headers,
 )
-from penstock.state.views.notebook import shown
+from penstock.state.views.keyvalue import shown
 
 if TYPE_CHECKING:
-    from penstock.runtime.record import RawRecord
+    from penstock.runtime.rows import RawRecord
     from penstock.serde.base import Serde
     from penstock.testing.ports import RecordPort
 

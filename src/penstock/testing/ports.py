@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from penstock.runtime.record import RawRecord
+    from penstock.runtime.rows import RawRecord
     from penstock.topology.topology import Topology
 
 __all__ = ["RecordPort", "StatePort"]

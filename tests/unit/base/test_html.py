@@ -7,7 +7,7 @@ from penstock.base.terminal.html import table_html
 from penstock.engines.figures import RunFigures
 from penstock.engines.spark.progress import BatchProgress
 from penstock.query import KeyQuery, RangeQuery, StateQueryRequest
-from penstock.state.views.notebook import entries_html
+from penstock.state.views.keyvalue import entries_html
 
 
 def _topology():

@@ -16,7 +16,7 @@ from penstock.errors import (
     UnknownTopicError,
 )
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA, OffsetAndTime, TopicPartition
-from penstock.log.embedded.codec import MAX_ROW_RECORDS
+from penstock.log.embedded.records import MAX_ROW_RECORDS
 
 
 def values(log, topic="t", partition=0, start=0):

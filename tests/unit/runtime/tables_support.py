@@ -11,7 +11,7 @@ from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import operator_for
 from penstock.serde.column import Column
 from penstock.serde.primitives import NumberSerde, StringSerde
-from penstock.state.memory import MemoryTaskState
+from penstock.state.maps import MemoryTaskState
 from penstock.state.views import open_view
 from penstock.topology.nodes import ProcessorNode, SourceNode
 from penstock.topology.operations.functions import Function

@@ -9,7 +9,7 @@ from penstock.log.base import RECORD_SCHEMA
 from penstock.runtime.context import Surroundings
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
 from penstock.serde.primitives import StringSerde
-from penstock.state.memory import MemoryTaskState
+from penstock.state.maps import MemoryTaskState
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from penstock.topology.operations.functions import Function
 from penstock.topology.topology import Topology

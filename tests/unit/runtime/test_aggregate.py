@@ -13,9 +13,8 @@ from tables_support import LONG, STRING, OneTask, function, node, plain, rows_of
 from examples import examples
 from penstock.api.groups import agg
 from penstock.runtime.aggregate import operators as aggregate
-from penstock.runtime.fold.recognise import recognise
-from penstock.runtime.tables.groups import group_keys
-from penstock.runtime.tables.value_getters import read_store
+from penstock.runtime.fold.columns import group_keys, recognise
+from penstock.runtime.tables import read_store
 from penstock.serde.column import Column
 from penstock.serde.primitives import ListSerde
 from penstock.topology.operations.base import Aggregation, StreamAggregate, TableAggregate

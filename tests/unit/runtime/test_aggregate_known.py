@@ -12,7 +12,7 @@ from tables_support import OneTask, function, node, rows_of, run_splits, store
 
 from penstock.api.groups import agg
 from penstock.runtime.aggregate import operators as aggregate
-from penstock.runtime.fold.recognise import KnownAggregation, recognise
+from penstock.runtime.fold.columns import KnownAggregation, recognise
 from penstock.serde import Serdes
 from penstock.topology.operations.base import Aggregation, StreamAggregate
 

@@ -7,7 +7,7 @@ import pytest
 from penstock import StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.runtime.local_task import LocalTask
-from penstock.runtime.record import RawRecord
+from penstock.runtime.rows import RawRecord
 
 SETTINGS = {
     "application.id": "local",

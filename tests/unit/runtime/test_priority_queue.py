@@ -3,8 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.runtime.priority_queue import PriorityQueue
-from penstock.runtime.punctuation import PunctuationQueue, Schedule
+from penstock.runtime.punctuation import PriorityQueue, PunctuationQueue, Schedule
 
 
 @given(st.lists(st.integers(0, 5)))

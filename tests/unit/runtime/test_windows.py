@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables_support import LONG, STRING, OneTask, function, node, plain, rows_of, run_splits, store
 
-from penstock.runtime.aggregate.window_assignment import FOREVER
+from penstock.runtime.aggregate.windows import FOREVER
 from penstock.serde.windowed import Window, Windowed
 from penstock.topology.operations.base import Aggregation, WindowedAggregate
 from penstock.topology.operations.windows import WindowSpec

@@ -22,7 +22,7 @@ from penstock.runtime.context import Surroundings
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
 from penstock.serde import RecordHeaders, Window, Windowed
 from penstock.serde.headers import CurrentHeaders, HeadersSerde, in_task, uses_headers
-from penstock.state.memory import MemoryTaskState
+from penstock.state.maps import MemoryTaskState
 from penstock.state.views import ValueTimestampHeaders
 
 

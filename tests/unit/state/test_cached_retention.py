@@ -7,8 +7,7 @@ import numpy as np
 from penstock.serde.column import Column
 from penstock.serde.primitives import NumberSerde, StringSerde
 from penstock.serde.windowed import Window, Windowed
-from penstock.state.memory import MemoryMap, MemoryTaskState
-from penstock.state.overlay import Overlay
+from penstock.state.maps import MemoryMap, MemoryTaskState, Overlay
 from penstock.state.views import open_view
 from penstock.topology.stores import StoreSpec
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from penstock.state.base import CHANGES_SCHEMA
 from penstock.state.changelog import buffers
 from penstock.state.changelog.buffers import ChangeBufferFormat
+from penstock.state.maps import CHANGES_SCHEMA
 from penstock.state.views.change_buffer import BufferedChange
 
 

@@ -1,8 +1,6 @@
 """The calls of a store are counted, and it answers as without."""
 
-from penstock.state.counted_overlay import CountedOverlay, count_calls, take_calls
-from penstock.state.memory import MemoryMap
-from penstock.state.overlay import TaskOverlay
+from penstock.state.maps import CountedOverlay, MemoryMap, TaskOverlay, count_calls, take_calls
 
 
 def state():

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from penstock.serde.primitives import NumberSerde, StringSerde
 from penstock.serde.windowed import Window, Windowed
-from penstock.state import overlay
-from penstock.state.memory import MemoryMap, MemoryTaskState
-from penstock.state.overlay import TaskOverlay
+from penstock.state import maps
+from penstock.state.maps import MemoryMap, MemoryTaskState, TaskOverlay
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view
@@ -53,7 +52,7 @@ def test_what_is_read_does_not_tell_how_much_has_been_deleted(spec, batches):
     expected = open_view(spec, at_once.map("s"), at_once.meta)
     committed, meta = MemoryMap(), {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(overlay, "_FEWEST_EXPIRED", 1)
+        patch.setattr(maps, "_FEWEST_EXPIRED", 1)
         for number, batch in enumerate(batches):
             state = TaskOverlay(number, {"s": committed}, meta)
             view = open_view(spec, state.map("s"), state.meta)
@@ -71,7 +70,7 @@ def test_what_is_read_does_not_tell_how_much_has_been_deleted(spec, batches):
 
 
 def test_a_batch_deletes_a_piece_and_the_next_ones_the_rest(tmp_path, monkeypatch):
-    monkeypatch.setattr(overlay, "_FEWEST_EXPIRED", 300)
+    monkeypatch.setattr(maps, "_FEWEST_EXPIRED", 300)
     rows = 1_000
     with TaskStore(StatePlace(str(tmp_path / "c"), tmp_path / "r"), StateOwner("a"), "0_0", [WINDOWS]) as store:
         state = store.begin(0)

@@ -18,8 +18,7 @@ from penstock.log.open import open_log
 from penstock.serde import Serdes
 from penstock.serde.windowed import Window, Windowed
 from penstock.state.changelog import changelog_format
-from penstock.state.memory import MemoryMap
-from penstock.state.overlay import TaskOverlay
+from penstock.state.maps import MemoryMap, TaskOverlay
 from penstock.state.views import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders, open_view
 from penstock.state.views.header_format import (
     pack_headers,

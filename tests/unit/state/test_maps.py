@@ -8,8 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.state.memory import MemoryMap
-from penstock.state.overlay import Overlay
+from penstock.state.maps import MemoryMap, Overlay
 from penstock.state.snapshots import SnapshotPolicy
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore

@@ -9,10 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from penstock.state.changelog.noting import CurrentRecord, NotingOverlay
-from penstock.state.journal import Journal
-from penstock.state.memory import MemoryMap
-from penstock.state.overlay import Overlay
+from penstock.state.changelog.base import CurrentRecord, NotingOverlay
+from penstock.state.maps import Journal, MemoryMap, Overlay
 
 BASE = [(bytes([key]), b"base") for key in range(0, 12, 2)]
 KEYS = st.integers(0, 11).map(lambda key: bytes([key]))

@@ -13,7 +13,7 @@ from penstock.errors import StateError
 from penstock.serde.column import Column
 from penstock.serde.primitives import NumberSerde, StringSerde
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
-from penstock.state.memory import MemoryTaskState
+from penstock.state.maps import MemoryTaskState
 from penstock.state.views import ValueAndTimestamp, open_view
 from penstock.topology.stores import StoreSpec
 

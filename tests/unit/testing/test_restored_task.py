@@ -8,7 +8,7 @@ from penstock import Consumed, Processor, Record, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.engines.spark.topology_bytes import AppCopies
 from penstock.runtime.local_task import LocalTask
-from penstock.runtime.record import RawRecord
+from penstock.runtime.rows import RawRecord
 
 TEXT = Consumed(key_serde="string", value_serde="string")
 seen: list[str] = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engines.application.internal_topics import complete_changelogs
 from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, change_record, newest_record
-from penstock.state.changelog.numbers import APPLICATION
+from penstock.state.changelog.base import APPLICATION
 from penstock.topology.plan.changelogs import numbers_topic
 
 if TYPE_CHECKING:

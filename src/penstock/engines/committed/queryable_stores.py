@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.errors import StateError
 from penstock.query.source import GLOBAL, QUERYABLE, StoreInfo, StoreSnapshot, unknown_store
-from penstock.state.overlay import Overlay
+from penstock.state.maps import Overlay
 from penstock.state.views import open_view
 
 if TYPE_CHECKING:
     from penstock.query.position import Position
-    from penstock.state.overlay import ReadableMap
+    from penstock.state.maps import ReadableMap
     from penstock.topology.stores import StoreSpec
 
 __all__ = ["CommittedRows", "GlobalReader", "QueryableStores", "typed_view"]

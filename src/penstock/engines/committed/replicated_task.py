@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from penstock.engines.committed.log_commits import LogCommit
     from penstock.engines.threads.app import ThreadApp
     from penstock.log.base import TopicLog
-    from penstock.state.overlay import ReadableMap
+    from penstock.state.maps import ReadableMap
     from penstock.state.replicas.replica import ReplicaPosition
     from penstock.topology.plan.plan import TaskId
 

@@ -22,8 +22,7 @@ import lmdb
 from penstock.base.log_lines import own_logger
 from penstock.engines.committed.shared_replica import SharedReplica
 from penstock.errors import CheckpointMismatchError, MissingSegmentError, StateError
-from penstock.state.base import Entries
-from penstock.state.overlay import ReadableMap, merged
+from penstock.state.maps import Entries, ReadableMap, merged
 from penstock.state.replicas.lmdb_replica import LmdbReplica, replica_place
 from penstock.state.replicas.watched import WatchedReplica, watch_replicas
 from penstock.state.restores.documents import CatchUpSteps

@@ -11,7 +11,7 @@ from penstock.engines.application.internal_topics import changelog_writer, compl
 from penstock.engines.batches.takeovers import note_changelog_ends
 from penstock.log.topic_settings import setting
 from penstock.state.changelog import changelog_format
-from penstock.state.changelog.numbers import TaskNumbers
+from penstock.state.changelog.base import TaskNumbers
 from penstock.state.segments.segment import NO_BATCH, changes_batch
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.engines.application.planned_app import PlannedApp
     from penstock.log.lease import Lease
-    from penstock.state.overlay import TaskOverlay
+    from penstock.state.maps import TaskOverlay
     from penstock.topology.plan.changelogs import Changelog
     from penstock.topology.plan.plan import PlannedSubTopology
 

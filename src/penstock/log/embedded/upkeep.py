@@ -17,8 +17,8 @@ from penstock.base.clock import unix_ms
 from penstock.errors import LogError, PenstockError, UnknownTopicError
 from penstock.log.base import TopicInfo, TopicPartition
 from penstock.log.embedded import catalog
-from penstock.log.embedded.codec import COLUMNS, INSERT, StoredRow, concat, decode, encode
 from penstock.log.embedded.database import Database
+from penstock.log.embedded.records import COLUMNS, INSERT, StoredRow, concat, decode, encode
 from penstock.log.topic_settings import setting
 
 __all__ = ["CLEAN_EVERY_MS", "PartitionStats", "Upkeep", "compact_partition", "is_dirty"]

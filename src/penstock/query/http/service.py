@@ -31,7 +31,7 @@ from penstock.query.source import CommittedStores, StoreInfo, StoreSnapshot
 from penstock.query.stores import lookup, merged_entries
 from penstock.serde.plain import base64_of, plain
 from penstock.state.views import SessionView, VersionedView, WindowView
-from penstock.state.views.keys import key_bytes
+from penstock.state.views.keyvalue import key_bytes
 
 __all__ = ["QueryService"]
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from penstock.runtime.fold.columns import FoldResult, RowGroups, group_windows
 from penstock.runtime.rows import Rows
-from penstock.runtime.tables.groups import FoldResult, RowGroups, group_windows
 from penstock.serde.column import Column
 from penstock.serde.windowed import WindowedColumn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.runtime.fold.recognise import KnownAggregation
-    from penstock.runtime.tables.stored import StoredTable
+    from penstock.runtime.fold.columns import KnownAggregation
+    from penstock.runtime.tables import StoredTable
 
-__all__ = ["ByKey", "WindowChanges", "WindowChangeList", "StoredWindows", "commit"]
+__all__ = ["ByKey", "StoredWindows", "WindowChangeList", "WindowChanges", "commit"]
 
 
 class WindowChangeList:

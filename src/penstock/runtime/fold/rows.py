@@ -1,24 +1,38 @@
-"""Aggregation row by row: exact for every function, and the reference for the vectorised ways."""
+"""Aggregation row by row, exact for every function and the reference for `columns`, and by expressions in rounds.
+
+An expression over ``aggregate``, ``value``, its fields, ``key`` and ``timestamp`` sees whole columns, an aggregation is
+a chain. So the batch is done in rounds: first the first row of every group, then the second of every group, and so on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.runtime.fold.model import FoldInput
+import numpy as np
+
+from penstock.errors import ProcessingError
+from penstock.runtime.fold.columns import FoldResult
+from penstock.runtime.functions import frame, select
 from penstock.serde.column import Column
 from penstock.serde.windowed import WindowedColumn
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.runtime.context import TaskContext
+    from penstock.runtime.fold.columns import RowGroups
     from penstock.runtime.rows import Rows
-    from penstock.runtime.tables.groups import FoldResult
     from penstock.topology.operations.base import Aggregation
     from penstock.topology.operations.functions import Function
 
 __all__ = [
+    "FoldInput",
     "RowFold",
     "fold_changes",
+    "fold_expression",
     "fold_rows",
     "initial",
     "plain_keys",
@@ -26,6 +40,86 @@ __all__ = [
     "snapshot",
     "step_of",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class FoldInput:
+    """Rows to add to the aggregates of their keys.
+
+    Attributes:
+        aggregation: The functions.
+        rows: The rows, none with a null key.
+        groups: The same rows by key.
+        before: Value and timestamp of each group before them; a null value stands for none, with the timestamp -1.
+        node: The name of the aggregation's node.
+        context: The task.
+    """
+
+    aggregation: Aggregation
+    rows: Rows
+    groups: RowGroups
+    before: tuple[Column, NDArray[np.int64]]
+    node: str
+    context: TaskContext
+
+    def failed(self, function: Function | None, row: int, error: Exception) -> list[int]:
+        """Report a row for which a function raised; return the rows that fail with it, itself included."""
+        rest = self.context.failed(self.node, function, self.rows, row, error)
+        return list(range(row, len(self.rows) if rest else row + 1))
+
+    def begin(self) -> FoldProgress:
+        """Copy the groups' values: the fold changes them as it goes."""
+        return FoldProgress(list(self.before[0].items()), self.before[1].tolist())
+
+    def finish(self, progress: FoldProgress) -> FoldResult:
+        """Return the result for the table."""
+        kept: NDArray[np.int64] | None = None
+        last = self.groups.last_rows()
+        if progress.failed:
+            mask = np.ones(len(self.rows), np.bool_)
+            mask[progress.failed] = False
+            kept = np.flatnonzero(mask)
+            last = np.full(len(self.groups), -1, np.int64)
+            last[self.groups.codes[kept]] = kept
+        return FoldResult(
+            final=Column.of_items(progress.state),
+            final_stamps=np.asarray(progress.state_stamps, np.int64),
+            last=last,
+            changed_rows=kept,
+            news=Column.of_items(progress.news),
+            olds=Column.of_items(progress.olds),
+            stamps=np.asarray(progress.stamps, np.int64),
+        )
+
+
+@dataclass(slots=True)
+class FoldProgress:
+    """The state of a fold while it goes through the rows.
+
+    Attributes:
+        state: The value of each group so far.
+        state_stamps: The timestamp of each group's value.
+        news: The new value of each row that did not fail.
+        olds: The old value of each such row.
+        stamps: The result's timestamp of each such row.
+        failed: The rows for which a function raised, and the handler said to continue.
+    """
+
+    state: list[Any]
+    state_stamps: list[int]
+    news: list[Any] = field(default_factory=list)
+    olds: list[Any] = field(default_factory=list)
+    stamps: list[int] = field(default_factory=list)
+    failed: list[int] = field(default_factory=list)
+
+    def keep(self, code: int, old: Any, new: Any, stamp: int) -> None:
+        """Note the result of a row of the group ``code``."""
+        self.state[code] = new
+        self.state_stamps[code] = stamp
+        self.news.append(new)
+        self.olds.append(old)
+        self.stamps.append(stamp)
+
 
 _IMMUTABLE = frozenset({type(None), bool, int, float, complex, str, bytes})
 
@@ -182,3 +276,77 @@ def fold_changes(fold_input: FoldInput) -> FoldResult:
             continue
         keep(code, old, new, state_stamp)
     return fold_input.finish(progress)
+
+
+def fold_expression(fold_input: FoldInput) -> FoldResult:
+    """Add each row to its group's aggregate, a round for each row of the largest group."""
+    start, rows, groups = initial(fold_input.aggregation), fold_input.rows, fold_input.groups
+    progress = fold_input.begin()
+    state, state_stamps = progress.state, fold_input.before[1].copy()
+    values = rows.values.items()
+    news: list[Any] = [None] * len(rows)
+    olds: list[Any] = [None] * len(rows)
+    stamps = np.zeros(len(rows), np.int64)
+    good = np.ones(len(rows), np.bool_)
+    segments = groups.segments
+    by_round = np.argsort(segments.occurrence(), kind="stable")
+    for part in np.split(by_round, np.cumsum(np.bincount(segments.occurrence()))[:-1]):
+        positions = np.sort(part)
+        codes = groups.codes[positions]
+        fresh = [state[c] is None for c in codes.tolist()]
+        for position, code in zip(positions.tolist(), codes.tolist(), strict=True):
+            olds[position] = start() if state[code] is None else state[code]
+            news[position] = values[position]
+        starts_itself = fold_input.aggregation.kind == "reduce"  # with the first value
+        calls = positions[~np.array(fresh, np.bool_)] if starts_itself else positions
+        good[_round(fold_input, calls, olds, news)] = False
+        done = positions[good[positions]]
+        new_stamps = np.maximum(rows.timestamps[positions], np.where(fresh, -1, state_stamps[codes]))
+        stamps[positions] = new_stamps
+        state_stamps[groups.codes[done]] = stamps[done]
+        for position in done.tolist():
+            state[groups.codes[position]] = news[position]
+    kept = np.flatnonzero(good).tolist()
+    progress.state_stamps = state_stamps.tolist()
+    progress.news, progress.olds, progress.stamps = (
+        [news[i] for i in kept],
+        [olds[i] for i in kept],
+        stamps[kept].tolist(),
+    )
+    progress.failed = np.flatnonzero(~good).tolist()
+    return fold_input.finish(progress)
+
+
+def _round(fold_input: FoldInput, positions: NDArray[np.int64], olds: list[Any], news: list[Any]) -> list[int]:
+    """Set the rows' new aggregates; halve the rows until the bad ones are found, and return those."""
+    if not len(positions):
+        return []
+    function = fold_input.aggregation.aggregator
+    assert function is not None  # noqa: S101 - the caller has looked
+    try:
+        results = _evaluate(
+            function, fold_input.rows.take(positions), [olds[i] for i in positions.tolist()], fold_input.node
+        )
+    except Exception as error:  # noqa: BLE001 - Polars raises many kinds
+        if len(positions) == 1:
+            fold_input.failed(function, int(positions[0]), error)
+            return [int(positions[0])]
+        half = len(positions) // 2
+        return [*_round(fold_input, positions[:half], olds, news), *_round(fold_input, positions[half:], olds, news)]
+    for position, result in zip(positions.tolist(), results, strict=True):
+        news[position] = result
+    return []
+
+
+def _evaluate(function: Function, rows: Rows, aggregates: list[Any], node: str) -> list[Any]:
+    table = frame(rows.with_keys(plain_keys(rows)), None).with_columns(
+        Column.of_items(aggregates).series().alias("aggregate")
+    )
+    result = select(table, function.fn)
+    if result.width != 1 or len(result) != len(rows):
+        raise ProcessingError(
+            f"{node}: the expression at {function.file}:{function.line} must return one value per record",
+            hint="Combine the columns aggregate and value, for example pl.col('aggregate') + pl.col('value').",
+            node=node,
+        )
+    return result.to_series().to_list()

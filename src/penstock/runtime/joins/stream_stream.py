@@ -9,30 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.exception_handlers import is_of_record
-from penstock.runtime.functions.joiners import join_rows
-from penstock.runtime.joins.pairs import Candidates, Pairs, Probes, numbered, pairs_of
-from penstock.runtime.joins.sides import Arrived, JoinSide, codes_of, fetch, side_of
+from penstock.runtime.functions import join_rows
 from penstock.runtime.joins.unmatched import Events, OuterJoinQueue, Released
 from penstock.runtime.operator import Operator
 from penstock.runtime.rows import Place, Rows
-from penstock.runtime.tables.value_getters import spread
-from penstock.serde.column import Column
+from penstock.runtime.tables import spread
+from penstock.serde.column import Column, to_bytes_list
 from penstock.serde.headers import RecordHeaders
 from penstock.state.views.outer_join import OuterJoinView
-from penstock.topology.building.joins import JoinWindow, StreamStreamJoin
+from penstock.topology.building.joins import JoinWindow, SelfJoin, StreamStreamJoin
 from penstock.topology.operations.base import Operation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.runtime.context import TaskContext
-    from penstock.runtime.record import Headers
+    from penstock.runtime.rows import Headers
     from penstock.serde.headers import CurrentHeaders
     from penstock.state.views.window_rows import WindowRows
     from penstock.topology.nodes import ProcessorNode
@@ -40,7 +38,271 @@ if TYPE_CHECKING:
 
 __all__ = ["FACTORIES", "Matches", "expired_rows", "lone_rows", "matched_rows", "outer_events"]
 
+_LARGEST = 1 << 62
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Rows that look for matches in ``lows <= time <= highs``; ``ranks`` are their positions in the batch."""
+
+    codes: NDArray[np.int64]
+    lows: NDArray[np.int64]
+    highs: NDArray[np.int64]
+    ranks: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Rows that can be found, in order of arrival; those stored by earlier batches have the rank -1."""
+
+    codes: NDArray[np.int64]
+    times: NDArray[np.int64]
+    ranks: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Positions of probes and of the rows that each found, in the order of probe, time and arrival."""
+
+    probes: NDArray[np.int64]
+    found: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.probes)
+
+
+def pairs_of(probes: Probes, candidates: Candidates) -> Pairs:
+    """Return all matches of rows that stand before the probe."""
+    none = np.empty(0, np.int64)
+    if not len(probes.codes) or not len(candidates.codes):
+        return Pairs(none, none)
+    lows, highs, times = probes.lows, probes.highs, candidates.times
+    base, last = int(times.min()), int(times.max())
+    span = last - base + 1
+    if span * (int(max(candidates.codes.max(), probes.codes.max())) + 1) >= _LARGEST:  # count distinct times instead
+        distinct = np.unique(times)
+        times = np.searchsorted(distinct, times)
+        lows, highs = np.searchsorted(distinct, lows), np.searchsorted(distinct, highs, "right") - 1
+        base, span = 0, len(distinct)
+    line, order = _sorted(candidates.codes * span + (times - base))  # one number line, key after key
+    fronts = probes.codes * span
+    first = _search(line, fronts + np.clip(lows - base, 0, span))
+    counts = np.maximum(_search(line, fronts + np.clip(highs - base + 1, 0, span)) - first, 0)
+    index = np.repeat(np.arange(len(counts)), counts)
+    matched = order[first[index] + numbered(counts)]
+    before = candidates.ranks[matched] < probes.ranks[index]
+    return Pairs(index[before], matched[before])
+
+
+def _sorted(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the numbers (none negative) in order, and the place of each; equal ones keep their order."""
+    bits = len(numbers).bit_length()
+    if int(numbers.max()) >= _LARGEST >> bits:
+        order = np.argsort(numbers, kind="stable")
+        return numbers[order], order
+    packed = (numbers << bits) | np.arange(len(numbers))  # sorting numbers is several times faster than sorting places
+    packed.sort()
+    return packed >> bits, packed & ((1 << bits) - 1)
+
+
+def _search(line: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many numbers of the line are smaller than each; searched in order, for the processor's caches."""
+    if not len(numbers):
+        return numbers
+    ascending, order = _sorted(numbers)
+    result = np.empty(len(numbers), np.int64)
+    result[order] = np.searchsorted(line, ascending)
+    return result
+
+
+def numbered(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return 0, 1, 2, ... as many as each count says."""
+    return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
 _NO_INDEX = np.empty(0, np.int64)
+
+
+class JoinSide:
+    """One side of a join, shared by the node that keeps the rows and the nodes that look them up."""
+
+    def __init__(self, node: str, store: str, context: TaskContext) -> None:
+        self.node = node
+        self._store = store
+        self._context = context
+        self._rows = Rows.empty()
+
+    @property
+    def store(self) -> Any:
+        """The window store of this side's rows."""
+        return self._context.store(self._store)
+
+    def collect(self, rows: Rows) -> None:
+        """Note the rows of the batch; they are put into the store once they have been joined."""
+        self._rows = rows
+        self._context.on_take_back(self.drain)
+
+    def drain(self) -> Rows:
+        """Return the noted rows, once."""
+        rows, self._rows = self._rows, Rows.empty()
+        return rows
+
+    def put(self, arrived: Arrived) -> None:
+        """Put the rows that have a key into the store; of a single record its node does that, behind the join."""
+        if not self._context.by_record:
+            self.put_rows(arrived.rows)
+
+    def put_rows(self, rows: Rows) -> None:
+        """Put the rows that have a key into the store."""
+        null = rows.keys.null_mask()
+        if not null.all():
+            rows = rows.filter(~null)
+            self.store.put_columns(rows.keys, rows.timestamps, rows.values, rows.timestamps)
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A side's rows of the batch. ``valid`` are the positions of those with key and value, ``keys`` their bytes."""
+
+    rows: Rows
+    ranks: NDArray[np.int64]
+    null_keys: NDArray[np.bool_]
+    null_values: NDArray[np.bool_]
+    valid: NDArray[np.int64]
+    keys: pa.Array
+
+    @classmethod
+    def of(cls, rows: Rows, ranks: NDArray[np.int64], side: JoinSide) -> Arrived:
+        null_keys, null_values = rows.keys.null_mask(), rows.values.null_mask()
+        valid = np.flatnonzero(~(null_keys | null_values))
+        keys = rows.keys if len(valid) == len(rows) else rows.keys.take(valid)
+        return cls(rows, ranks, null_keys, null_values, valid, side.store.spec.key_serde.encode(keys))
+
+    @property
+    def times(self) -> NDArray[np.int64]:
+        """The times of the valid rows."""
+        return self.rows.timestamps[self.valid]
+
+    def observed_before(self, ranks: NDArray[np.int64], side: JoinSide) -> NDArray[np.int64]:
+        """Return the stream time of this side's store as rows at these ranks see it."""
+        view = side.store
+        before = view.observed_stream_time
+        # Stores on disk do not look at records without a value; those in memory do, though they keep none.
+        put = self.valid if view.spec.persistent else np.flatnonzero(~self.null_keys)
+        if not len(put):
+            return np.full(len(ranks), before, np.int64)
+        observed = np.maximum.accumulate(np.maximum(self.rows.timestamps[put], before))
+        return np.concatenate([[before], observed])[np.searchsorted(self.ranks[put], ranks)]
+
+    def candidates(self, stored: WindowRows, stored_codes: NDArray[np.int64], codes: NDArray[np.int64]) -> Candidates:
+        """Return the rows that the other side can find: stored rows, then the batch's."""
+        return Candidates(
+            np.concatenate([stored_codes, codes]),
+            np.concatenate([stored.starts, self.times]),
+            np.concatenate([np.full(len(stored), -1, np.int64), self.ranks[self.valid]]),
+        )
+
+    def values_of(self, stored: WindowRows, found: NDArray[np.int64]) -> Column:
+        """Return the values of rows that were found: positions in `candidates`."""
+        old = found < len(stored)
+        if not old.any():
+            return self.rows.values.take(self.valid[found - len(stored)])
+        from_store = stored.decode(found[old])
+        if old.all():
+            return from_store
+        both = Column.concat([from_store, self.rows.values.take(self.valid[found[~old] - len(stored)])])
+        index = np.empty(len(found), np.int64)
+        index[old] = np.arange(len(from_store))
+        index[~old] = np.arange(len(from_store), len(found))
+        return both.take(index)
+
+
+def codes_of(*keys: pa.Array) -> list[NDArray[np.int64]]:
+    """Return a number for each distinct key, across all arrays."""
+    together = pa.concat_arrays([k.cast(pa.large_binary()) for k in keys])
+    codes = together.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return np.split(codes, np.cumsum([len(k) for k in keys])[:-1])
+
+
+def fetch(side: JoinSide, keys: pa.Array, lows: NDArray[np.int64], highs: NDArray[np.int64]) -> WindowRows:
+    """Fetch the side's stored rows that rows with these keys may match."""
+    distinct = to_bytes_list(keys.unique()) if len(keys) else []
+    low, high = (int(lows.min()), int(highs.max())) if len(lows) else (0, -1)
+    rows: WindowRows = side.store.fetch_rows(distinct, low, high)
+    return rows
+
+
+def side_of(node: str, store: str, context: TaskContext) -> JoinSide:
+    """Return the one `JoinSide` of a windowed node."""
+    return context.shared(f"join-side/{node}", lambda: JoinSide(node, store, context))
+
+
+class _SelfJoin(Operator):
+    """KStreamKStreamSelfJoin: each row with all earlier ones from the left, then from the right, and with itself.
+
+    The row itself comes among those from the right in order of time, as it would if it were there.
+    """
+
+    def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
+        self._name = node.name
+        self._context = context
+        self._operation = operation = cast("SelfJoin", node.operation)
+        self._side = side_of(operation.windowed, operation.window_store, context)
+        self._time_meta = f"{node.name}/stream-time"
+
+    def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
+        windows = self._operation.windows
+        arrived = Arrived.of(self._side.drain(), np.arange(len(rows)), self._side)
+        dropped = len(rows) - len(arrived.valid)
+        if dropped:
+            self._context.drop(self._name, dropped, "null key or value")
+        times = arrived.times
+        reach = max(windows.before_ms, windows.after_ms)
+        stored = fetch(self._side, arrived.keys, np.maximum(times - reach, 0), np.maximum(times + reach, 0))
+        codes, old_codes = codes_of(arrived.keys, stored.keys)
+        candidates = arrived.candidates(stored, old_codes, codes)
+        visible = self._side.store.visible_from(arrived.observed_before(arrived.valid, self._side))
+
+        def pairs(before_ms: int, after_ms: int) -> Pairs:
+            lows = np.maximum(np.maximum(times - before_ms, 0), visible)
+            return pairs_of(Probes(codes, lows, np.maximum(times + after_ms, 0), arrived.valid), candidates)
+
+        lefts, rights = pairs(windows.before_ms, windows.after_ms), pairs(windows.after_ms, windows.before_ms)
+        left_counts = np.bincount(lefts.probes, minlength=len(times))
+        right_counts = np.bincount(rights.probes, minlength=len(times))
+        alone = self._joins_itself(times)
+        is_later = candidates.times[rights.found] > times[rights.probes]
+        earlier = np.bincount(rights.probes[~is_later], minlength=len(times))
+        right_numbers = numbered(right_counts) + left_counts[rights.probes] + (is_later & alone[rights.probes])
+        valid = rows.take(arrived.valid)
+        own = np.flatnonzero(alone)
+        pieces = [
+            _piece(valid, lefts.probes, numbered(left_counts), candidates.times[lefts.found]),
+            _piece(valid, rights.probes, right_numbers, candidates.times[rights.found]),
+            _piece(valid, own, (left_counts + earlier)[own], times[own]),
+        ]
+        others = arrived.values_of(stored, rights.found)
+        pieces[0] = replace(pieces[0], olds=arrived.values_of(stored, lefts.found))
+        pieces[1] = replace(pieces[1], values=others, olds=pieces[1].values)
+        pieces[2] = replace(pieces[2], olds=pieces[2].values)
+        joined = Rows.merge(pieces)
+        self._side.put(arrived)
+        if joined.olds is None:
+            return joined
+        return join_rows(self._operation.joiner, replace(joined, olds=None), joined.olds, self._name, self._context)
+
+    def _joins_itself(self, times: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether each row is young enough to match itself."""
+        if not len(times):
+            return np.zeros(0, np.bool_)
+        stream_times = np.maximum.accumulate(np.maximum(times, self._context.get_meta(self._time_meta, -1)))
+        self._context.put_meta(self._time_meta, int(stream_times[-1]))
+        return times > stream_times - self._operation.windows.retention_ms + 1
+
+
+def _piece(rows: Rows, positions: NDArray[np.int64], numbers: NDArray[np.int64], times: NDArray[np.int64]) -> Rows:
+    taken = rows.take(positions)
+    return replace(taken, place=taken.place.extend(numbers), timestamps=np.maximum(taken.timestamps, times))
 
 
 class _JoinWindow(Operator):
@@ -265,12 +527,6 @@ class _StreamStreamJoin(Operator):
         return results
 
 
-FACTORIES: dict[type[Operation], Callable[[ProcessorNode, Topology, TaskContext], Operator]] = {
-    JoinWindow: _JoinWindow,
-    StreamStreamJoin: _StreamStreamJoin,
-}
-
-
 @dataclass(frozen=True)
 class Matches:
     """The matches of the rows of one side among the rows of ``other``, and whether those wait for matches."""
@@ -387,3 +643,10 @@ def outer_events(
         np.concatenate(match_ranks),
         pa.concat_arrays(match_rows),
     )
+
+
+FACTORIES: dict[type[Operation], Callable[[ProcessorNode, Topology, TaskContext], Operator]] = {
+    JoinWindow: _JoinWindow,
+    StreamStreamJoin: _StreamStreamJoin,
+    SelfJoin: _SelfJoin,
+}

@@ -11,12 +11,19 @@ import pyarrow as pa
 
 from penstock.errors import ProcessingError
 from penstock.runtime.operator import Operator
-from penstock.runtime.record import RecordContext
-from penstock.runtime.rows import FEW, Rows
-from penstock.runtime.suppress.columns import hold_back
-from penstock.runtime.suppress.model import BufferBounds, BufferChanges
-from penstock.runtime.suppress.rows import BatchBuffer, Eviction, RowChange, evictions, outcome_of, puts_of
-from penstock.runtime.tables.value_getters import StoreTableView, is_read
+from penstock.runtime.rows import FEW, RecordContext, Rows
+from penstock.runtime.suppress.buffers import (
+    BatchBuffer,
+    BufferBounds,
+    BufferChanges,
+    Eviction,
+    RowChange,
+    evictions,
+    hold_back,
+    outcome_of,
+    puts_of,
+)
+from penstock.runtime.tables import StoreTableView, is_read
 from penstock.serde.base import decode_rows, encode_rows
 from penstock.serde.column import Column, bytes_column, large_binary, to_bytes_list
 from penstock.serde.headers import plain_headers

@@ -10,7 +10,7 @@ import polars as pl
 
 from penstock.api.options import Grouped, Materialized
 from penstock.api.windowed.windows import SessionWindows, SlidingWindows, TimeWindows
-from penstock.runtime.fold.recognise import KnownAggregation, KnownAggregator
+from penstock.runtime.fold.columns import KnownAggregation, KnownAggregator
 from penstock.serde.column import Column, RowColumn
 from penstock.serde.windowed import Windowed, WindowedColumn
 from penstock.sql.analyse.plans import Aggregate, AggregateCall, WindowTimes

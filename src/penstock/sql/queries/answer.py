@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal
 
 from penstock.log.base import TopicLog, TopicPartition
-from penstock.runtime.record import RawRecord, headers_of
+from penstock.runtime.rows import RawRecord, headers_of
 from penstock.sql.analyse import QueryPlan, refusal
 from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.parse.query_nodes import Query

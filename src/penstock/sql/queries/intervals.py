@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.runtime.aggregate.close import EMIT_INTERVAL as OF_WINDOWS
+from penstock.runtime.aggregate.windows import EMIT_INTERVAL as OF_WINDOWS
 from penstock.runtime.joins.unmatched import EMIT_INTERVAL as OF_JOINS
 
 __all__ = ["emit_intervals"]

@@ -10,7 +10,7 @@ from typing import Any, Self
 from penstock.api.builder import StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.runtime.local_task import LocalTask
-from penstock.runtime.record import RawRecord
+from penstock.runtime.rows import RawRecord
 from penstock.serde.windowed import Windowed
 from penstock.sql.compile.queries import compile_results
 from penstock.sql.functions.evaluation_errors import EvaluationErrors

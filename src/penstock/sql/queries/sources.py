@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from penstock.runtime.record import RawRecord
+from penstock.runtime.rows import RawRecord
 from penstock.serde.headers import bound, configured
 from penstock.serde.windowed import Window, Windowed
 from penstock.sql.analyse.reads import read

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from penstock.errors import SqlError, SqlSyntaxError
-from penstock.runtime.record import RawRecord
+from penstock.runtime.rows import RawRecord
 from penstock.serde.partitioner import partition_for
 from penstock.serde.windowed import Windowed
 from penstock.sql.analyse import QueryPlan, located

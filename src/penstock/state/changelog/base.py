@@ -1,39 +1,128 @@
-"""The base of changelog formats."""
+"""The base of changelog formats, the notes of which record wrote a row, and the records of the tasks' numbers.
+
+Where a row's bytes do not tell the time and headers of the record that wrote it, they are noted, as they go into the
+changelog, as in Kafka. The record of a task in the topic of numbers has the position of its stores' changelogs: the key
+is the task, ``<sub-topology>_<partition>``, the value JSON with batch and checksum of the segment, and the numbers.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.state.base import CHANGES_SCHEMA
+from penstock.errors import StateError
+from penstock.serde.column import bytes_column
+from penstock.state.maps import CHANGES_SCHEMA, Overlay, ReadableMap, TaskOverlay
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.state.overlay import ReadableMap
-
 __all__ = [
+    "APPLICATION",
+    "NOTE",
     "NOTHING_NOTED",
     "RECORDS_SCHEMA",
     "ChangelogFormat",
+    "CurrentRecord",
     "Headers",
     "KeyedFormat",
+    "NotingOverlay",
+    "TaskNumbers",
     "Written",
     "changes_of",
     "columns_read",
     "first_bytes",
     "headers_column",
     "headers_noted",
+    "note_writes",
+    "notes_of",
     "now_of",
     "records_of",
     "schema_read",
     "times_noted",
 ]
+
+
+class CurrentRecord:
+    """The time and the headers of the record that a task processes; None between records, and for several at once."""
+
+    __slots__ = ("note",)
+
+    def __init__(self) -> None:
+        self.note: tuple[int, Headers] | None = None
+
+
+class NotingOverlay(Overlay):
+    """An overlay that notes for each row the record that wrote it last.
+
+    Args:
+        base: The map below.
+        current: The record that is processed.
+    """
+
+    __slots__ = ("_current", "written")
+
+    def __init__(self, base: ReadableMap, current: CurrentRecord) -> None:
+        super().__init__(base)
+        self._current = current
+        self.written: dict[bytes, tuple[int, Headers]] = {}
+
+    def rebase(self, base: ReadableMap) -> None:
+        """Forget the writes and the notes, and read through to another base."""
+        super().rebase(base)
+        self.written = {}
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        super().put(key, value)
+        if self._current.note is not None:
+            self.written[key] = _as_now(self._current.note)
+
+    def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        super().put_many(keys, values)
+        if self._current.note is not None:
+            self.written.update(dict.fromkeys(keys, _as_now(self._current.note)))
+
+    def _own(self, keys: Sequence[bytes]) -> list[Any]:
+        return list(zip(super()._own(keys), map(self.written.get, keys, repeat(None)), strict=True))
+
+    def restore(self, keys: Sequence[bytes], befores: Sequence[Any]) -> None:
+        """Set the changes of keys, and their notes, to what they were."""
+        super().restore(keys, [change for change, _ in befores])
+        for key, (_, note) in zip(keys, befores, strict=True):
+            if note is None:
+                self.written.pop(key, None)
+            else:
+                self.written[key] = note
+
+
+def _as_now(note: tuple[int, Headers]) -> tuple[int, Headers]:
+    """Return a note whose headers no serde adds to any more."""
+    return note if type(note[1]) is tuple else (note[0], tuple(note[1]))
+
+
+def note_writes(state: TaskOverlay) -> CurrentRecord:
+    """Let a state note its writes; before any view of it is opened."""
+    current = CurrentRecord()
+    state.wrap(lambda overlay: NotingOverlay(overlay.base, current))
+    return current
+
+
+def notes_of(state: TaskOverlay) -> Mapping[str, Written]:
+    """Return by store which records wrote its rows in the present batch; nothing of a state that notes nothing."""
+    return {
+        store: overlay.written
+        for store, overlay in state.maps.items()
+        if isinstance(overlay, NotingOverlay) and overlay.written
+    }
+
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 RECORDS_SCHEMA = pa.schema(
@@ -207,3 +296,40 @@ def first_bytes(column: pa.Array, width: int) -> NDArray[np.uint8]:
     at = np.minimum(offsets[:, None] + np.arange(width), len(data) - 1)
     leading_bytes: NDArray[np.uint8] = data[at]
     return leading_bytes
+
+
+APPLICATION = b"application"  # the key of a record that is of no task: the plan, for when the checkpoint is lost
+NOTE = b"@"  # in the keys of notes for replays, behind the task
+
+
+@dataclass(frozen=True, slots=True)
+class TaskNumbers:
+    """The newest segment whose changes are in the changelogs, and the task's numbers in it."""
+
+    batch: int
+    checksum: str
+    meta: Mapping[str, int]
+
+    def record(self, task_id: str) -> pa.RecordBatch:
+        """Return the numbers as a record.
+
+        >>> record = TaskNumbers(3, "ab", {"stream_time": 7}).record("0_1")
+        >>> TaskNumbers.parse(record.column("value")[0].as_py()).batch
+        3
+        """
+        value = json.dumps({"batch": self.batch, "checksum": self.checksum, "meta": dict(self.meta)}).encode()
+        return records_of(now_of(self.meta), bytes_column([task_id.encode()]), bytes_column([value]))
+
+    @classmethod
+    def parse(cls, value: bytes) -> TaskNumbers:
+        """Parse a record's value; raise StateError if it is malformed."""
+        try:
+            facts = json.loads(value)
+            meta = {str(name): int(number) for name, number in facts["meta"].items()}
+            return cls(int(facts["batch"]), str(facts["checksum"]), meta)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise StateError(
+                f"the topic of the tasks' numbers has a record that Penstock did not write: {error!r}",
+                hint="Another program has written to it. In micro-batches, bring the checkpoint back from a backup; in "
+                "continuous mode nothing but this topic has them. To start from nothing: penstock app reset.",
+            ) from error

@@ -25,13 +25,13 @@ from penstock.state.changelog.base import (
 )
 from penstock.state.views.change_buffer import SAME, Headers, old_source, pack_headers, unpack_headers
 from penstock.state.views.change_columns import ChangeColumns
-from penstock.state.views.frames import frame, unframe
 from penstock.state.views.header_format import unpack_headers as entry_headers_of
+from penstock.state.views.keyvalue import frame, unframe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.state.overlay import ReadableMap
+    from penstock.state.maps import ReadableMap
 
 __all__ = ["ChangeBufferFormat", "Fields", "RecordBufferFormat", "lengths_of", "number_column"]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from penstock.state.base import Entries
+from penstock.state.maps import Entries
 
 __all__ = ["are_plain", "fold", "fold_entry", "read_folded", "scan_folded", "scan_plain", "unfold"]
 

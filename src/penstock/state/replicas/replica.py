@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.base.clock import boot_id, since_boot_ms, unix_ms
-from penstock.state.memory import MemoryMap
+from penstock.state.maps import MemoryMap
 from penstock.state.segments.segment import NO_BATCH
 
 if TYPE_CHECKING:
-    from penstock.state.overlay import ReadableMap
+    from penstock.state.maps import ReadableMap
 
 __all__ = ["MemoryReplica", "Pieces", "Replica", "ReplicaPosition", "ReplicaRows", "time_notes", "time_since"]
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 import polars as pl
 import pyarrow as pa
 
-from penstock.state.base import CHANGES_SCHEMA
+from penstock.state.maps import CHANGES_SCHEMA
 from penstock.state.segments.loading import read_segment
 from penstock.state.segments.segment import Segment, SegmentHead, SegmentName, pack
 from penstock.state.segments.storage import SegmentStorage

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from penstock.errors import CheckpointMismatchError, CorruptSegmentError
 from penstock.serde.column import to_bytes_list
-from penstock.state.base import CHANGES_SCHEMA
+from penstock.state.maps import CHANGES_SCHEMA
 
 __all__ = [
     "FORMAT_VERSION",

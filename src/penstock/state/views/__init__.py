@@ -6,19 +6,18 @@ from collections.abc import MutableMapping
 from typing import TypeAlias
 
 from penstock.errors import StateError
-from penstock.state.base import ByteMap
+from penstock.state.maps import ByteMap
 from penstock.state.views.change_buffer import ChangeBufferView
-from penstock.state.views.expiring import ExpiringView
 from penstock.state.views.header_entries import (
     AggregationWithHeaders,
     HeadersLruView,
     HeadersView,
     ValueTimestampHeaders,
 )
-from penstock.state.views.keyvalue import KeyValueView, TimestampedView, ValueAndTimestamp
-from penstock.state.views.lru import LruView
+from penstock.state.views.keyvalue import KeyValueView, LruView, TimestampedView, ValueAndTimestamp
 from penstock.state.views.outer_join import OuterJoinView
 from penstock.state.views.record_buffer import RecordBufferView
+from penstock.state.views.retention import ExpiringView
 from penstock.state.views.session import SessionView
 from penstock.state.views.versioned import VersionedRecord, VersionedView
 from penstock.state.views.window import WindowView

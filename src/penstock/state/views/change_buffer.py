@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import NamedTuple
 
-from penstock.state.base import ByteMap
+from penstock.state.maps import ByteMap
 from penstock.state.views import header_format
 from penstock.topology.stores import StoreSpec
 

@@ -21,7 +21,7 @@ from penstock.state.views.change_buffer import (
     pack_headers,
     unpack_headers,
 )
-from penstock.state.views.frames import unframe
+from penstock.state.views.keyvalue import unframe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

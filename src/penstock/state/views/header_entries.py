@@ -12,8 +12,7 @@ from penstock.base.java_names import with_java_names, with_java_names_of
 from penstock.errors import StateError
 from penstock.serde.column import Column, to_bytes_list
 from penstock.serde.headers import CurrentHeaders, RecordHeaders, current_of, in_task, uses_headers
-from penstock.state.base import ByteMap
-from penstock.state.views.frames import decode_stamped, encode_stamped, stamps_of, unframe
+from penstock.state.maps import ByteMap
 from penstock.state.views.header_format import (
     NO_HEADERS,
     Headers,
@@ -22,9 +21,17 @@ from penstock.state.views.header_format import (
     split_headers,
     unpack_headers,
 )
-from penstock.state.views.keys import key_bytes, keys_bytes
-from penstock.state.views.keyvalue import TimestampedView, ValueAndTimestamp
-from penstock.state.views.lru import LruView
+from penstock.state.views.keyvalue import (
+    LruView,
+    TimestampedView,
+    ValueAndTimestamp,
+    decode_stamped,
+    encode_stamped,
+    key_bytes,
+    keys_bytes,
+    stamps_of,
+    unframe,
+)
 from penstock.state.views.retention import NUMBER
 from penstock.topology.stores import StoreSpec
 

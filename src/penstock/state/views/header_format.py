@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.base.varints import INT_BYTES, read_signed, signed
 from penstock.serde.column import bytes_column, to_bytes_list
-from penstock.state.views.frames import first_byte, frame, unframe
+from penstock.state.views.keyvalue import first_byte, frame, unframe
 
 __all__ = [
     "NO_HEADERS",

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.serde.column import bytes_column, to_bytes_list
-from penstock.state.base import ByteMap
-from penstock.state.views.frames import big_endian, frame, unframe
+from penstock.state.maps import ByteMap
+from penstock.state.views.keyvalue import big_endian, frame, unframe
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:

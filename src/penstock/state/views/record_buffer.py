@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator, MutableMapping
 from typing import NamedTuple
 
-from penstock.state.base import ByteMap
+from penstock.state.maps import ByteMap
 from penstock.state.views.retention import NUMBER
 from penstock.topology.stores import StoreSpec
 

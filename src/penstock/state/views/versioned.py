@@ -10,17 +10,15 @@ import numpy as np
 from penstock.base.java_names import with_java_names, with_java_names_of
 from penstock.serde.base import Serde
 from penstock.serde.column import Column, bytes_column, to_bytes_list
-from penstock.state.base import ByteMap
-from penstock.state.views.frames import unframe
-from penstock.state.views.keys import key_bytes, keys_bytes
-from penstock.state.views.notebook import ShownInNotebooks
+from penstock.state.maps import ByteMap
+from penstock.state.views.keyvalue import ShownInNotebooks, key_bytes, keys_bytes, unframe
 from penstock.state.views.versions import LATEST, NOT_PUT, Versions
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.state.overlay import ReadableMap
+    from penstock.state.maps import ReadableMap
 
 __all__ = ["VersionedRecord", "VersionedView"]
 
@@ -76,7 +74,7 @@ class VersionedView(ShownInNotebooks):
             before: The earlier rows, as `put_bytes` noted them.
             observed: The stream time then.
         """
-        from penstock.state.overlay import Overlay  # which imports views itself, by way of segments
+        from penstock.state.maps import Overlay  # which imports views itself, by way of segments
 
         scratch = Overlay(cast("ReadableMap", self._map))
         scratch.put_many(list(before), list(before.values()))

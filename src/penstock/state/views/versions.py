@@ -17,7 +17,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from penstock.state.base import ByteMap
+from penstock.state.maps import ByteMap
 
 __all__ = ["IS_LATEST", "LATEST", "NOT_PUT", "StoredVersion", "Versions", "segment_interval_ms"]
 

@@ -22,13 +22,21 @@ from penstock.serde.base import FEW, Serde, decode_rows, encode_one, encode_rows
 from penstock.serde.column import Column, to_bytes_list
 from penstock.serde.headers import RecordHeaders, current_of
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
-from penstock.state.base import ByteMap
-from penstock.state.views.frames import big_endian, decode_stamped, encode_stamped, frame, stamps_of
+from penstock.state.maps import ByteMap
 from penstock.state.views.header_entries import HeaderEntries
 from penstock.state.views.header_format import NO_HEADERS, Headers, rows_without_headers
-from penstock.state.views.keys import encode_keys, key_bytes, keys_bytes
-from penstock.state.views.keyvalue import ValueAndTimestamp
-from penstock.state.views.notebook import ShownInNotebooks
+from penstock.state.views.keyvalue import (
+    ShownInNotebooks,
+    ValueAndTimestamp,
+    big_endian,
+    decode_stamped,
+    encode_keys,
+    encode_stamped,
+    frame,
+    key_bytes,
+    keys_bytes,
+    stamps_of,
+)
 from penstock.state.views.retention import NUMBER, Retention
 from penstock.state.views.window_rows import WindowRows, read_buckets
 from penstock.topology.stores import StoreSpec

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.serde.column import bytes_column
-from penstock.state.base import ByteMap, Entries
-from penstock.state.views.frames import unframe
+from penstock.state.maps import ByteMap, Entries
+from penstock.state.views.keyvalue import unframe
 from penstock.state.views.retention import NUMBER
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Moments at which both the input and the state of a task are known, and the rows of its stores at such a moment.
 
 - The last commit: the group's offsets and the ends of the changelogs.
-- The commits that notes of the task speak of (`penstock.engines.threads.loop.commit_notes`).
+- The commits that notes of the task speak of (`penstock.engines.threads.loop.commit`).
 - The beginning, if the input is there from its first record: the stores were empty.
 
 The rows at a commit are the changelog up to its end there. Compaction may have removed a record below this end because
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.base.terminal.human_numbers import time_of
-from penstock.engines.threads.loop.commit_notes import MemberNotes, ReplayNote
+from penstock.engines.threads.loop.commit import MemberNotes, ReplayNote
 from penstock.engines.threads.replicas.changelog_sources import newest_numbers, restored_places, source_topics
 from penstock.log.base import TopicPartition
 from penstock.log.url import kafka_servers
-from penstock.state.changelog.restore import StoreRestorer
+from penstock.state.changelog.following import StoreRestorer
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp

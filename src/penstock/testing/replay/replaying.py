@@ -15,14 +15,13 @@ from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.loop.global_state import MemoryGlobals
 from penstock.errors import OffsetOutOfRangeError, StateError, TopologyError, UnknownTopicError
 from penstock.log.base import TopicPartition
-from penstock.log.embedded.codec import concat
+from penstock.log.embedded.records import concat
 from penstock.runtime.context import Surroundings
-from penstock.runtime.record import TopicBatch
+from penstock.runtime.rows import TopicBatch
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import StreamTask, TaskPart
 from penstock.serde.plain import text_of
-from penstock.state.memory import MemoryMap
-from penstock.state.overlay import TaskOverlay
+from penstock.state.maps import MemoryMap, TaskOverlay
 from penstock.state.views import open_view
 from penstock.testing.replay.moments import CommitMoment, Moments, StateGoneError
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.runtime.global_stores import GlobalViews
     from penstock.topology.plan.plan import TaskId
 
-__all__ = ["ShownChange", "Output", "PartitionRecords", "Replay", "ReplayStep", "replays_of"]
+__all__ = ["Output", "PartitionRecords", "Replay", "ReplayStep", "ShownChange", "replays_of"]
 
 _PIECE = 10_000
 _MOST_TEXT = 200

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.log.base import Fetched
+    from penstock.log.embedded.log import EmbeddedCommitProducer
     from penstock.log.embedded.records import EmbeddedFetcher
     from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
-    from penstock.log.embedded.transaction import EmbeddedCommitProducer
     from penstock.log.streams_groups.description import StreamsGroupDescription
     from penstock.log.streams_groups.messages import HeartbeatAnswer, StreamsHeartbeat
     from penstock.log.thread_clients import Part, Writer

@@ -20,7 +20,7 @@ from penstock.engines.threads.replicas.replica_folders import tasks_on_disk
 from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.log.base import HEADERS_TYPE, TopicPartition
 from penstock.runtime.local_task import LocalTask
-from penstock.runtime.record import Headers, RawRecord
+from penstock.runtime.rows import Headers, RawRecord
 from penstock.testing.simulation.application import Application, Layout
 from penstock.testing.simulation.brokers import Brokers
 from penstock.testing.simulation.connection import Network

@@ -20,7 +20,7 @@ from penstock.config import StreamsConfig
 from penstock.engines.spark.topology_bytes import AppCopies
 from penstock.errors import PenstockError
 from penstock.runtime.local_task import LocalTask, TaskRows
-from penstock.runtime.record import RawRecord
+from penstock.runtime.rows import RawRecord
 from penstock.serde.base import BaseSerde
 from penstock.testing.simulation.records import OutputTexts, described
 from penstock.testing.simulation.run import Input

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from penstock import Serdes
 from penstock.serde.windowed import Window, Windowed
-from penstock.state.base import ByteMap
-from penstock.state.memory import MemoryMap
+from penstock.state.maps import ByteMap, MemoryMap
 from penstock.state.views import AggregationWithHeaders, ValueTimestampHeaders
 from penstock.state.views.change_buffer import BufferedChange, ChangeBufferView
 from penstock.state.views.outer_join import OuterJoinView

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.engines.threads.loop.task import PartitionGroup, Taken
 from penstock.log.base import RECORD_SCHEMA, Fetched, TopicPartition
-from penstock.runtime.record import TopicBatch
-from penstock.runtime.rows import DecodedRecords, TaskInput
+from penstock.runtime.rows import DecodedRecords, TaskInput, TopicBatch
 from penstock.serde.column import Column
 
 Record = tuple[TopicPartition, int]  # its partition and offset

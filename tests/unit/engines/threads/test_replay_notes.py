@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import Consumed, Produced, StreamsBuilder
-from penstock.engines.threads.loop.commit_notes import ReplayNote, ReplayNotes
+from penstock.engines.threads.loop.commit import ReplayNote, ReplayNotes
 from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log

@@ -17,7 +17,7 @@ from replica_place import Running, running
 from store_writes import SPECS, contents, write
 
 from penstock.engines.threads.replicas import restoring
-from penstock.state.memory import MemoryTaskState
+from penstock.state.maps import MemoryTaskState
 from penstock.state.views import open_view
 from penstock.topology.stores import StoreSpec
 

@@ -16,7 +16,7 @@ from penstock.base.clock import boot_id, since_boot_ms, unix_ms
 from penstock.engines.threads.replicas.positions import TaskPosition
 from penstock.errors import InvalidStateError
 from penstock.state.changelog import records_of_changes, records_of_puts
-from penstock.state.changelog.numbers import TaskNumbers
+from penstock.state.changelog.base import TaskNumbers
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view

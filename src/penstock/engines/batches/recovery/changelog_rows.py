@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import StateError
 from penstock.log.base import TopicPartition
-from penstock.state.changelog.restore import StoreRestorer
+from penstock.state.changelog.following import StoreRestorer
 from penstock.topology.plan.changelogs import changelog_topic, changelogs_of
 from penstock.topology.stores import StoreSpec
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.engines.application.planned_app import PlannedApp
-    from penstock.state.changelog.numbers import TaskNumbers
+    from penstock.state.changelog.base import TaskNumbers
     from penstock.topology.plan.plan import PlannedSubTopology
 
 __all__ = ["ChangelogRows", "Restored", "spec_of_dropped"]

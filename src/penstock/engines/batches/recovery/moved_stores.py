@@ -21,7 +21,7 @@ from penstock.engines.batches.planned_batch import LastBatch, committed_by_spark
 from penstock.engines.batches.recovery.rebuild import Rebuilder
 from penstock.engines.spark.spark_log import QUERY, planned_batches
 from penstock.errors import CheckpointMismatchError, MissingSegmentError
-from penstock.state.changelog.numbers import TaskNumbers
+from penstock.state.changelog.base import TaskNumbers
 from penstock.state.documents import read_document
 from penstock.state.segments.segment import NO_BATCH, SegmentHead
 from penstock.state.segments.storage import open_storage
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from penstock.engines.application.planned_app import PlannedApp
     from penstock.log.lease import Lease
-    from penstock.state.overlay import Overlay
+    from penstock.state.maps import Overlay
     from penstock.topology.plan.plan import PlannedSubTopology
     from penstock.topology.plan.stored import Home, StoredPlan
 

@@ -32,8 +32,8 @@ from penstock.engines.batches.recovery.reports import (
 from penstock.errors import CheckpointMismatchError, MissingSegmentError, StateError
 from penstock.log.fenced_record import OFFSETS_KEY
 from penstock.log.lease_keeper import held_lease
-from penstock.state.changelog.numbers import APPLICATION, NOTE, TaskNumbers
-from penstock.state.changelog.restore import in_pieces, put_snapshot
+from penstock.state.changelog.base import APPLICATION, NOTE, TaskNumbers
+from penstock.state.changelog.following import in_pieces, put_snapshot
 from penstock.state.segments.chain import follow_chain
 from penstock.state.segments.loading import read_segment
 from penstock.state.segments.segment import NO_BATCH, Segment, SegmentHead, SegmentName, pack

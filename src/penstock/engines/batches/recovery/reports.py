@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engines.batches.recovery.changelog_rows import Restored
 from penstock.errors import CheckpointMismatchError, StateError
-from penstock.state.changelog.numbers import TaskNumbers
+from penstock.state.changelog.base import TaskNumbers
 from penstock.state.segments.chain import Chain
 from penstock.topology.plan.changelogs import numbers_topic
 

@@ -30,13 +30,12 @@ from penstock.errors import LogUnavailableError, OffsetOutOfRangeError
 from penstock.log.base import RECORD_SCHEMA, TopicPartition
 from penstock.log.client_counts import counted
 from penstock.runtime.context import Surroundings
-from penstock.runtime.counting import CountingSensor
 from penstock.runtime.global_stores import GLOBAL_TASK
-from penstock.runtime.sensor import SensorGroup
+from penstock.runtime.sensor import CountingSensor, SensorGroup
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
 from penstock.state.changelog import records_of_changes, records_of_puts
-from penstock.state.changelog.numbers import TaskNumbers
-from penstock.state.counted_overlay import count_calls, take_calls
+from penstock.state.changelog.base import TaskNumbers
+from penstock.state.maps import count_calls, take_calls
 from penstock.state.segments.segment import NO_BATCH
 from penstock.state.stored_bytes import stored_bytes
 from penstock.topology.plan.plan import TaskRun
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from penstock.engines.spark.job import SparkJob
     from penstock.log.base import TopicLog
     from penstock.runtime.task import TaskOutput
-    from penstock.state.overlay import TaskOverlay
+    from penstock.state.maps import TaskOverlay
     from penstock.state.segments.segment import Segment
     from penstock.state.task_store import TaskStore
 

@@ -20,7 +20,7 @@ from penstock.base.log_lines import own_logger
 from penstock.engines.spark.machine_limits import open_task_limit
 from penstock.errors import PenstockError
 from penstock.log.client_counts import CLOSED_TASKS, count
-from penstock.state.memory import MemoryTaskState
+from penstock.state.maps import MemoryTaskState
 from penstock.state.replicas.unused import remove_unused
 from penstock.state.snapshots import SnapshotPolicy
 from penstock.state.task_place import StateOwner, StatePlace
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.state.segments.segment import Segment
     from penstock.topology.plan.plan import TaskRun
 
-__all__ = ["OpenTask", "close_open_tasks", "release_task", "acquire_task"]
+__all__ = ["OpenTask", "acquire_task", "close_open_tasks", "release_task"]
 
 _log = own_logger(__name__)
 _LEAST_CLEANUP_S = 10.0  # between two searches for unused replicas, however short the setting

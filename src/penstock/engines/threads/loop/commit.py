@@ -1,13 +1,28 @@
-"""The commits of a stream thread: outputs as parts, what the open one holds, and when the next is due.
+"""The commits of a stream thread: outputs as parts, what the open one holds, when the next is due, and what it notes.
 
-``commit.interval.ms`` decides that; what becomes of records that the log refuses, ``production.exception.handler``.
+``commit.interval.ms`` decides when; what becomes of records that the log refuses, ``production.exception.handler``.
+
+**The text of an offset.** With a lease it is a note of the lease's epoch, by which offsets that have gone back are
+recognised. A member of a streams group commits what Kafka Streams does: a task that moves to another member, also to
+one in Java, goes on with the times of its partitions, and with the time up to which closed windows were sent.
+
+**Notes for replays**, of what a task has processed: with them `penstock replay` finds the state of a moment that has
+passed. The changelogs of a task have its state as of any commit, as long as they are not compacted beyond it; but they
+do not say which input it belongs to. So a commit carries from time to time, in the topic of the tasks' numbers, a note:
+where the task stood at an earlier commit, in its input and in its changelogs, and how it has got from there to this
+one. A note says nothing that a restore needs, and readers of the topic pass over it.
+
+Notes become rarer with age: a number of them is kept of each power of two of the distance between two, and compaction
+removes the others, so that the topic does not grow. A commit of very many turns carries none, as a record that the log
+refuses would end the thread.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -15,21 +30,298 @@ import pyarrow as pa
 from penstock.base.clock import unix_ms
 from penstock.base.log_lines import own_logger
 from penstock.errors import ProductionError
-from penstock.log.base import HEADERS_TYPE
+from penstock.log.base import HEADERS_TYPE, TopicPartition
 from penstock.log.client_counts import count as count_records
+from penstock.log.groups.gone_back import epoch_note
+from penstock.log.streams_groups.offset_metadata import OffsetMetadata
+from penstock.runtime.aggregate.windows import last_emit_meta
+from penstock.runtime.context import STREAM_TIME, partition_time_meta
 from penstock.runtime.exception_handlers import ErrorContext, TopicRecord, handler_of
+from penstock.serde.column import bytes_column
 from penstock.serde.partitioner import partition_for
+from penstock.state.changelog.base import NOTE, records_of
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.engines.threads.app import ThreadApp
-    from penstock.log.base import OffsetAndMetadata, TopicPartition
+    from penstock.log.base import OffsetAndMetadata
     from penstock.log.thread_clients import CommitProducer, Part
     from penstock.runtime.exception_handlers import DeadLetter
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology
 
-__all__ = ["Commit", "CommitSchedule", "RefusedRecords", "by_partition", "parts_of_output"]
+__all__ = [
+    "Commit",
+    "CommitSchedule",
+    "RefusedRecords",
+    "ReplayNote",
+    "ReplayNotes",
+    "by_partition",
+    "notes_of",
+    "parts_of_output",
+]
+
+if TYPE_CHECKING:
+    from penstock.engines.threads.app import ThreadApp
+    from penstock.engines.threads.replicas.task_replica import TaskReplica
+    from penstock.log.base import OffsetAndMetadata
+    from penstock.log.thread_clients import Part, Writer
+    from penstock.topology.plan.plan import TaskId
+
+    _Numbers = dict[str, int]
+    _GroupOffsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class OffsetNotes(Protocol):
+    """The texts of a thread's commits."""
+
+    keeps_partition_times: bool
+    """Whether tasks keep the time of each of their partitions."""
+
+    are_fenced: bool
+    """Whether the group fences a commit by its offsets, so that each task that has changed commits some."""
+
+    def text(self, app: ThreadApp, task: TaskId, meta: Mapping[str, int], tp: TopicPartition) -> str:
+        """Return the text for the offset of a partition.
+
+        Args:
+            app: The application.
+            task: The task that reads the partition.
+            meta: Its numbers.
+            tp: The partition.
+        """
+        ...
+
+    def numbers(self, app: ThreadApp, task: TaskId, group: _GroupOffsets) -> _Numbers:
+        """Return the numbers with which a task goes on, as far as the group's offsets have them."""
+        ...
+
+
+def notes_of(writer: Writer) -> OffsetNotes:
+    """Return the notes of a thread: without a lease it is a member of a streams group."""
+    return MemberNotes() if writer.epoch is None else EpochNotes(writer.thread, writer.epoch)
+
+
+class EpochNotes:
+    """Notes of the epoch of a lease."""
+
+    keeps_partition_times = are_fenced = False
+
+    def __init__(self, thread: str, epoch: int) -> None:
+        self._text = epoch_note(f"stream-thread {thread}", epoch)
+
+    def text(self, app: ThreadApp, task: TaskId, meta: Mapping[str, int], tp: TopicPartition) -> str:  # noqa: ARG002
+        """Return the note."""
+        return self._text
+
+    def numbers(self, app: ThreadApp, task: TaskId, group: _GroupOffsets) -> _Numbers:  # noqa: ARG002
+        """Return nothing: the topic of the tasks' numbers has them all."""
+        return {}
+
+
+class MemberNotes:
+    """Kafka Streams' ``TopicPartitionMetadata``."""
+
+    keeps_partition_times = are_fenced = True
+
+    def text(self, app: ThreadApp, task: TaskId, meta: Mapping[str, int], tp: TopicPartition) -> str:
+        """Return the time of a partition, and the numbers of the task's processors."""
+        sent = {store: meta[name] for store in app.subtopology(task).stores if (name := last_emit_meta(store)) in meta}
+        time_ms = meta.get(partition_time_meta(app.logical(tp.topic), tp.partition), -1)
+        return OffsetMetadata(time_ms, sent).encode()
+
+    def numbers(self, app: ThreadApp, task: TaskId, group: _GroupOffsets) -> _Numbers:
+        """Return the times of the task's partitions, their maximum as its stream time, and its processors' numbers."""
+        numbers: dict[str, int] = {}
+        for tp in app.plan.sources(task):
+            noted = OffsetMetadata.decode(group[tp].metadata if tp in group else "")
+            times = {STREAM_TIME: noted.partition_time_ms}
+            times[partition_time_meta(app.logical(tp.topic), tp.partition)] = noted.partition_time_ms
+            times |= {last_emit_meta(store): time for store, time in noted.numbers.items()}
+            for name, time_ms in times.items():
+                if time_ms >= 0:
+                    numbers[name] = max(time_ms, numbers.get(name, time_ms))
+        return numbers
+
+
+_INTERVAL_MS = 10_000
+_MOST_TURNS = 1_000  # after which a note is due, too
+_MOST_NUMBERS = 50_000  # in the turns of a note: half a megabyte, where brokers take records of one
+_LEVELS, _KEPT = 13, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Records that a task has processed together.
+
+    Attributes:
+        now_ms: The wall-clock time.
+        counts: How many of each partition.
+    """
+
+    now_ms: int
+    counts: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayNote:
+    """What a task has done between two commits.
+
+    Attributes:
+        noted_ms: The wall-clock time of the second one.
+        began_ms: That of the first one, or of the task's start.
+        before: The positions in the input at the first one.
+        after: Those at the second one.
+        ends: Store -> the offset after its last changelog record at the first one.
+        numbers: The task's numbers at the first one.
+        turns: What was processed, in order; None if the order of the input follows from the positions.
+    """
+
+    noted_ms: int
+    began_ms: int
+    before: Mapping[TopicPartition, int]
+    after: Mapping[TopicPartition, int]
+    ends: Mapping[str, int]
+    numbers: Mapping[str, int]
+    turns: Sequence[Turn] | None = None
+
+    def record(self, task: str) -> pa.RecordBatch:
+        """Return the note as a record of the topic of the tasks' numbers.
+
+        >>> tp = TopicPartition("in", 1)
+        >>> note = ReplayNote(7, 5, {tp: 2}, {tp: 5}, {"counts": 9}, {"stream_time": 4}, [Turn(6, {tp: 3})])
+        >>> record = note.record("0_1")
+        >>> ReplayNote.is_key(record.column("key")[0].as_py(), "0_1")
+        True
+        >>> ReplayNote.parse(record.column("value")[0].as_py()) == note
+        True
+        """
+        places = list(self.before)
+        turns = None
+        if self.turns is not None:
+            turns = [[turn.now_ms, *(turn.counts.get(tp, 0) for tp in places)] for turn in self.turns]
+        facts = {
+            "noted": self.noted_ms,
+            "began": self.began_ms,
+            "input": [[tp.topic, tp.partition, self.before[tp], self.after[tp]] for tp in places],
+            "ends": dict(self.ends),
+            "meta": dict(self.numbers),
+            "turns": turns,
+        }
+        value = json.dumps(facts, separators=(",", ":")).encode()
+        return records_of(self.noted_ms, bytes_column([_key(task, self.noted_ms)]), bytes_column([value]))
+
+    @classmethod
+    def is_key(cls, key: bytes | None, task: str | None = None) -> bool:
+        """Return whether a record with this key is a note, of that task if one is named."""
+        of_task, separator, _ = (key or b"").partition(NOTE)
+        return bool(separator) and (task is None or of_task == task.encode())
+
+    @classmethod
+    def parse(cls, value: bytes) -> ReplayNote | None:
+        """Parse a record's value; None if it is no such note."""
+        try:
+            facts = json.loads(value)
+            places = [TopicPartition(str(topic), int(partition)) for topic, partition, _, _ in facts["input"]]
+            before, after = ([int(each[at]) for each in facts["input"]] for at in (2, 3))
+            turns = facts["turns"]
+            return cls(
+                int(facts["noted"]),
+                int(facts["began"]),
+                dict(zip(places, before, strict=True)),
+                dict(zip(places, after, strict=True)),
+                {str(store): int(end) for store, end in facts["ends"].items()},
+                {str(name): int(number) for name, number in facts["meta"].items()},
+                None if turns is None else [_turn(each, places) for each in turns],
+            )
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return None
+
+
+def _turn(numbers: Sequence[int], places: Sequence[TopicPartition]) -> Turn:
+    now_ms, *counts = map(int, numbers)
+    return Turn(now_ms, {tp: count for tp, count in zip(places, counts, strict=True) if count})
+
+
+def _key(task: str, noted_ms: int) -> bytes:
+    """Return the key of a note; a later note with the same one takes its place.
+
+    >>> len({_key("0_0", number * 10_000) for number in range(1, 100_000)}) <= 13 * 16
+    True
+    """
+    number = max(1, noted_ms // _INTERVAL_MS)
+    level = min((number & -number).bit_length() - 1, _LEVELS - 1)
+    return f"{task}{NOTE.decode()}{level}.{(number >> level + 1) % _KEPT}".encode()
+
+
+class ReplayNotes:
+    """The notes of one task of a stream thread.
+
+    Args:
+        app: The application.
+        task: The task.
+        replica: Its state, restored.
+        positions: Its positions in the input.
+        now_ms: The wall-clock time.
+    """
+
+    def __init__(
+        self, app: ThreadApp, task: TaskId, replica: TaskReplica, positions: Mapping[TopicPartition, int], now_ms: int
+    ) -> None:
+        sub = app.subtopology(task)
+        self._task = task
+        self._replica = replica
+        self._topic = app.numbers_topic if sub.stores or sub.keeps_state else None
+        self._keeps_turns = len(positions) > 1 or sub.ticks
+        self._turns: list[Turn] = []
+        self._due_ms = self._noted_ms = now_ms
+        self._begin(positions)
+
+    def took(self, now_ms: int, counts: Mapping[TopicPartition, int]) -> None:
+        """Note that these records are processed now."""
+        if self._keeps_turns and self._topic is not None and not self._is_too_long:
+            self._turns.append(Turn(now_ms, counts))
+
+    @property
+    def has_turns(self) -> bool:
+        """Whether something was processed whose order no note says yet."""
+        return bool(self._turns) and not self._is_too_long
+
+    @property
+    def _is_too_long(self) -> bool:
+        return len(self._turns) * (1 + len(self._before)) > _MOST_NUMBERS
+
+    def part(self, now_ms: int, positions: Mapping[TopicPartition, int], *, is_last: bool = False) -> list[Part]:
+        """Return the note that the next commit carries, if one is due.
+
+        Args:
+            now_ms: The wall-clock time.
+            positions: The positions that are committed.
+            is_last: Whether the task leaves the thread with this commit.
+        """
+        is_due = (is_last and self.has_turns) or not now_ms < self._due_ms <= now_ms + _INTERVAL_MS
+        is_due = is_due or len(self._turns) >= _MOST_TURNS
+        if self._topic is None or not is_due:
+            return []
+        if self._is_too_long:
+            self._noted_ms, self._is_out = now_ms, True
+            return []
+        turns = self._turns if self._keeps_turns else None
+        note = ReplayNote(now_ms, self._began_ms, self._before, positions, self._ends, self._numbers, turns)
+        self._due_ms, self._noted_ms, self._is_out = now_ms + _INTERVAL_MS, now_ms, True
+        return [(self._topic, self._task.partition, note.record(str(self._task)))]
+
+    def committed(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Begin the next note, if the commit has carried one, or was to carry one that is too long."""
+        if self._is_out:
+            self._begin(positions)
+
+    def _begin(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._before, self._began_ms = dict(positions), self._noted_ms
+        self._ends = self._replica.changelog_ends()
+        self._numbers = dict(self._replica.state.meta)
+        self._turns, self._is_out = [], False
+
 
 _log = own_logger(__name__)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.log.base import TopicPartition
 from penstock.log.client_counts import ClientCounts, counted
-from penstock.runtime.counting import CountingSensor
+from penstock.runtime.sensor import CountingSensor
 
 if TYPE_CHECKING:
     from penstock.engines.threads.loop.task import ActiveTask

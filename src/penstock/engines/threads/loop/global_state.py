@@ -20,7 +20,7 @@ from penstock.engines.threads.replicas.positions import layout_of
 from penstock.engines.threads.replicas.replica_folders import global_folder
 from penstock.engines.threads.replicas.restoring import OnProgress
 from penstock.runtime.global_stores import GlobalViews
-from penstock.state.memory import MemoryTaskState
+from penstock.state.maps import MemoryTaskState
 from penstock.state.own_folder import open_lock, own_folder
 from penstock.state.restores.progress import RestoreProgress
 

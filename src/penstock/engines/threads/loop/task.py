@@ -33,12 +33,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.engines.threads.loop.commit_notes import ReplayNotes
+from penstock.engines.threads.loop.commit import ReplayNotes
 from penstock.log.client_counts import CLOSED_TASKS, count
-from penstock.log.parts import record_bytes
-from penstock.runtime.record import TopicBatch
+from penstock.log.stored import record_bytes
+from penstock.runtime.rows import TopicBatch
 from penstock.runtime.task import StreamTask, TaskPart
-from penstock.state.counted_overlay import count_calls, take_calls
+from penstock.state.maps import count_calls, take_calls
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

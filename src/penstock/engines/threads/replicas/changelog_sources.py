@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.engines.threads.replicas.positions import layout_of
 from penstock.log.base import TopicPartition
 from penstock.log.fenced_record import newest_record
-from penstock.state.changelog.numbers import TaskNumbers
+from penstock.state.changelog.base import TaskNumbers
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp

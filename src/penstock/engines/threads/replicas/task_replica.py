@@ -19,9 +19,9 @@ from penstock.log.base import TopicPartition
 from penstock.log.groups.gone_back import KnownOffset
 from penstock.serde.column import to_bytes_list
 from penstock.state.changelog import records_of_changes, records_of_puts
-from penstock.state.changelog.numbers import TaskNumbers
+from penstock.state.changelog.base import TaskNumbers
 from penstock.state.free_memory import release_memory
-from penstock.state.overlay import TaskOverlay
+from penstock.state.maps import TaskOverlay
 from penstock.state.segments.segment import NO_BATCH
 from penstock.state.stored_bytes import stored_bytes
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
     from penstock.log.base import TopicLog
     from penstock.log.thread_clients import Part
-    from penstock.state.overlay import ReadableMap
+    from penstock.state.maps import ReadableMap
     from penstock.state.replicas.replica import Replica, ReplicaRows
     from penstock.topology.plan.plan import TaskId
 

@@ -21,8 +21,7 @@ from penstock.log.kafka.wire.produce import NotWrittenError, ProduceRequests
 from penstock.log.kafka.wire.transactions import ProducerTransactions
 from penstock.log.kafka.writing import AnyPart, checked
 from penstock.log.membership import GroupMembership, StreamsMembership
-from penstock.log.parts import Placed, joined, record_bytes
-from penstock.log.stored import StoredRecords
+from penstock.log.stored import Placed, StoredRecords, joined, record_bytes
 from penstock.log.thread_clients import Part, Writer
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from penstock.log.kafka.transactions.presence import Presence
 from penstock.log.kafka.transactions.settling import settle_hanging
 from penstock.log.kafka.wire.stored_batches import fetch_stored
 from penstock.log.kafka.writing import AnyPart
-from penstock.log.parts import joined
-from penstock.log.stored import StoredRecords
+from penstock.log.stored import StoredRecords, joined
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,7 +26,7 @@ from penstock.log.kafka.transactions.refused_records import refusal
 from penstock.log.kafka.wire.produce import NotWrittenError
 from penstock.log.kafka.wire.transactions import TransactionTimedOutError
 from penstock.log.kafka.writing import AnyPart, checked
-from penstock.log.parts import joined
+from penstock.log.stored import joined
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
+from penstock.runtime.fold.columns import RowGroups
 from penstock.runtime.rows import Place, Rows
-from penstock.runtime.tables.groups import RowGroups
 from penstock.serde.column import Column
 from penstock.state.views.versions import IS_LATEST, NOT_PUT
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.runtime.context import TaskContext
+    from penstock.runtime.fold.columns import GroupFold
     from penstock.runtime.operator import TableView
-    from penstock.runtime.tables.groups import GroupFold
     from penstock.state.views import VersionedView
 
 __all__ = ["HistoryView", "OverParent", "VersionedTable", "VersionedTableView", "history_of"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from penstock.runtime.functions.stateless import pair_of
+from penstock.runtime.functions import pair_of
 from penstock.runtime.operator import Operator
 from penstock.serde.column import Column
 from penstock.topology.operations.asynchronous import MapAsync

@@ -1,3 +1,0 @@
-"""Calls of users' functions, by the row and by the column."""
-
-__all__: list[str] = []

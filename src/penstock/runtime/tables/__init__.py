@@ -1,3 +1,0 @@
-"""Operators of tables: sources, filters, maps, transforms, groupings."""
-
-__all__: list[str] = []

@@ -1,0 +1,529 @@
+"""The changelogs of all kinds of stores but buffers, and the records of a commit's changes in the format of each.
+
+- Windows and sessions: expired rows are deleted from the store without a record, as in Kafka: the topic's retention
+  forgets them too.
+- Records that wait for a match in a left or outer join of two streams: the key is time (8 bytes), side (1: left), key;
+  the value Kafka's list of byte arrays, each of them the side again and the value.
+- Versioned stores: every put, under the time from which its version is valid. Their rows do not show which puts made
+  them, so the puts of a batch are noted while it runs.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import InvalidStateError, StateError
+from penstock.serde.column import bytes_column, to_bytes_list
+from penstock.state.changelog.base import (
+    NOTHING_NOTED,
+    ChangelogFormat,
+    Headers,
+    KeyedFormat,
+    Written,
+    changes_of,
+    first_bytes,
+    headers_column,
+    headers_noted,
+    now_of,
+    records_of,
+    times_noted,
+)
+from penstock.state.changelog.buffers import ChangeBufferFormat, RecordBufferFormat
+from penstock.state.maps import MemoryMap, Overlay, Put, ReadableMap
+from penstock.state.views.header_format import split_headers, with_headers
+from penstock.state.views.keyvalue import big_endian, frame, unframe
+from penstock.state.views.retention import Retention
+from penstock.state.views.versions import Versions
+from penstock.topology.stores import StoreSpec
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "ExpiringFormat",
+    "KeyValueFormat",
+    "LruFormat",
+    "OuterJoinFormat",
+    "SessionFormat",
+    "TimestampedFormat",
+    "VersionedFormat",
+    "WindowFormat",
+    "changelog_format",
+    "entry_headers",
+    "headers_of_records",
+    "records_of_changes",
+    "records_of_puts",
+    "stamped",
+]
+
+_LENGTH = struct.Struct(">i")
+_LIST = b"\x01"
+_HEAD = np.dtype([("kind", "u1"), ("count", ">i4"), ("length", ">i4"), ("side", "u1")])  # of a list of one
+
+
+_EMPTY = pa.scalar(b"", pa.large_binary())
+
+
+def stamped(values: pa.Array, now: NDArray[np.int64] | int) -> tuple[pa.Array, NDArray[np.int64]]:
+    """Return values without the time that stands before them, and those times; ``now`` for nulls."""
+    bare, prefix, _ = unframe(values, before=8)
+    times = prefix.view(">i8").reshape(-1).astype(np.int64)
+    if bare.null_count:
+        times = np.where(bare.is_null().to_numpy(zero_copy_only=False), now, times)
+    return bare, times
+
+
+def entry_headers(entries: pa.Array, rows: pa.Array, written: Written) -> tuple[pa.Array, pa.Array | None]:
+    """Return the entries of a store that keeps headers without them, and the headers of their records.
+
+    Those of deletions are the headers of the records that deleted.
+    """
+    bare, headers = split_headers(entries)
+    deleted = headers_noted(rows, written, only=entries.is_null()) if entries.null_count else None
+    if headers is None:
+        return bare, deleted
+    own = headers_column(headers)
+    return bare, own if deleted is None else pc.coalesce(own, deleted)
+
+
+def headers_of_records(records: pa.RecordBatch) -> list[Headers] | None:
+    """Return the headers of each record; None when no record has any."""
+    column = records.column("headers")
+    if column.null_count == len(column):
+        return None
+    return [() if each is None else tuple((h["key"], h["value"]) for h in each) for each in column.to_pylist()]
+
+
+def _times(records: pa.RecordBatch) -> NDArray[np.int64]:
+    times: NDArray[np.int64] = records.column("timestamp").to_numpy()
+    return times
+
+
+def _of_prefix(changes: pa.RecordBatch, prefix: int) -> pa.RecordBatch:
+    """Return the rows whose keys begin with this byte, without it."""
+    own = changes.filter(pa.array(first_bytes(changes.column(0), 1)[:, 0] == prefix))
+    return changes_of(unframe(own.column(0), before=1)[0], own.column(1))
+
+
+def _with_prefix(keys: pa.Array, prefix: int) -> pa.Array:
+    return frame(keys, prefix=np.full((len(keys), 1), prefix, np.uint8))
+
+
+class KeyValueFormat(KeyedFormat):
+    """Key and value unchanged (``ChangeLoggingKeyValueBytesStore``)."""
+
+    in_key_order = True
+
+    def records(
+        self, changes: pa.RecordBatch, meta: Mapping[str, int], written: Written = NOTHING_NOTED
+    ) -> pa.RecordBatch:
+        """Return the records of a batch, with the times of the records that wrote the rows."""
+        rows = changes.column(0)
+        return records_of(times_noted(rows, meta, written), rows, changes.column(1))
+
+    def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:  # noqa: ARG002 - the protocol
+        return changes_of(records.column("key"), records.column("value"))
+
+
+class TimestampedFormat(KeyedFormat):
+    """The value's time is the record's (``ChangeLoggingTimestampedKeyValueBytesStore``).
+
+    Args:
+        keeps_headers: Whether the entries have headers, which are the records' too
+            (``ChangeLoggingTimestampedKeyValueBytesStoreWithHeaders``).
+        logs_headers: Whether its records have the headers of those that wrote the rows.
+    """
+
+    in_key_order = True
+
+    def __init__(self, *, keeps_headers: bool = False, logs_headers: bool = False) -> None:
+        self._keeps_headers = self.reads_headers = keeps_headers
+        self._logs_headers = logs_headers
+
+    def records(
+        self, changes: pa.RecordBatch, meta: Mapping[str, int], written: Written = NOTHING_NOTED
+    ) -> pa.RecordBatch:
+        rows, entries = changes.column(0), changes.column(1)
+        headers = headers_noted(rows, written) if self._logs_headers else None
+        if self._keeps_headers:
+            entries, headers = entry_headers(entries, rows, written)
+        values, times = stamped(entries, times_noted(rows, meta, written) if entries.null_count else 0)
+        return records_of(times, rows, values, headers)
+
+    def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:  # noqa: ARG002 - the protocol
+        entries = frame(records.column("value"), prefix=big_endian(_times(records)))
+        if self._keeps_headers:
+            entries = with_headers(entries, headers_of_records(records))
+        return changes_of(records.column("key"), entries)
+
+
+class _IndexedFormat(KeyedFormat):
+    """The base of both formats with an index: ``0 + key`` holds 8 bytes, under which ``1`` and they begin its row."""
+
+    def _stale(self, keys: pa.Array, gone: pa.Array, held: ReadableMap) -> pa.Array:
+        names: list[bytes] = to_bytes_list(keys)  # type: ignore[assignment]
+        rows = held.get_many([b"\x00" + key for key in names])
+        index = [self._index(key, row[:8]) for key, row in zip(names, rows, strict=True) if row is not None]
+        return pa.concat_arrays([_with_prefix(gone, 0), bytes_column(index)])
+
+    @staticmethod
+    def _index(key: bytes, number: bytes) -> bytes:
+        raise NotImplementedError
+
+
+class ExpiringFormat(_IndexedFormat):
+    """The time of the put is the record's."""
+
+    def records(
+        self,
+        changes: pa.RecordBatch,
+        meta: Mapping[str, int],
+        written: Written = NOTHING_NOTED,  # noqa: ARG002 - the protocol
+    ) -> pa.RecordBatch:
+        own = _of_prefix(changes, 0)
+        values, times = stamped(own.column(1), now_of(meta))
+        return records_of(times, own.column(0), values)
+
+    def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:  # noqa: ARG002 - the protocol
+        keys, times = records.column("key"), big_endian(_times(records))
+        entries = _with_prefix(keys, 0), frame(records.column("value"), prefix=times)
+        by_time = _with_prefix(frame(keys, prefix=times), 1), pa.repeat(_EMPTY, len(keys))
+        return changes_of(*(pa.concat_arrays(pair) for pair in zip(entries, by_time, strict=True)))
+
+    @staticmethod
+    def _index(key: bytes, number: bytes) -> bytes:
+        return b"\x01" + number + key
+
+
+class LruFormat(_IndexedFormat):
+    """Key and value, in the order of their last use; a key that had to go is a deletion.
+
+    Args:
+        keeps_headers: Whether the values are entries with a timestamp and headers, as `TimestampedFormat` has them.
+    """
+
+    def __init__(self, *, keeps_headers: bool = False) -> None:
+        self._inner = TimestampedFormat(keeps_headers=True) if keeps_headers else KeyValueFormat()
+        self.reads_headers = keeps_headers
+
+    def records(
+        self, changes: pa.RecordBatch, meta: Mapping[str, int], written: Written = NOTHING_NOTED
+    ) -> pa.RecordBatch:
+        own = _of_prefix(changes, 0)
+        values, uses = stamped(own.column(1), -1)
+        order = pa.array(np.argsort(uses, kind="stable"))
+        notes = {row[1:]: note for row, note in written.items() if row[:1] == b"\x00"}
+        return self._inner.records(changes_of(own.column(0).take(order), values.take(order)), meta, notes)
+
+    def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:  # noqa: ARG002 - the protocol
+        return self._used_from(0, self._inner.rows(records, {}))
+
+    def _rows_over(self, held: ReadableMap, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:  # noqa: ARG002 - the protocol
+        last = next(held.scan(b"\x01", reverse=True), None)
+        return self._used_from(
+            0 if last is None else int.from_bytes(last[0][1:], "big") + 1, self._inner.rows(records, {})
+        )
+
+    @staticmethod
+    def _used_from(first: int, entries: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of keys used one after the other; the numbers stay below that of the task's next use."""
+        keys = entries.column("key")
+        uses = big_endian(np.arange(first, first + len(keys), dtype=np.int64))
+        entries = _with_prefix(keys, 0), frame(entries.column("value"), prefix=uses)
+        by_use = _with_prefix(frame(pa.repeat(_EMPTY, len(keys)), prefix=uses), 1)
+        return changes_of(pa.concat_arrays([entries[0], by_use]), pa.concat_arrays([entries[1], keys]))
+
+    @staticmethod
+    def _index(key: bytes, number: bytes) -> bytes:  # noqa: ARG004 - the base class has it
+        return b"\x01" + number
+
+
+def _numbers(column: NDArray[np.uint8]) -> NDArray[np.int64]:
+    return np.ascontiguousarray(column).view(">i8").reshape(-1).astype(np.int64)
+
+
+def _not_expired(changes: pa.RecordBatch, retention: Retention) -> pa.RecordBatch:
+    """Return the changes without the deletions of expired rows."""
+    if not changes.column(1).null_count:
+        return changes
+    gone = changes.column(1).is_null().to_numpy(zero_copy_only=False)
+    gone &= _numbers(first_bytes(changes.column(0), 8)) < retention.first_bucket
+    return changes.filter(pa.array(~gone)) if gone.any() else changes
+
+
+class _ExpiringFormat(KeyedFormat):
+    """The base of both formats: rows that begin with their bucket (8 bytes), and expire with it."""
+
+    def __init__(self, spec: StoreSpec, window_size_ms: int) -> None:
+        self._spec = spec
+        self.reads_headers = spec.keeps_headers
+        self._window_size_ms = window_size_ms
+
+    def _retention(self, meta: Mapping[str, int]) -> Retention:
+        return Retention(self._spec, MemoryMap(), dict(meta), self._window_size_ms)
+
+    def _live(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> tuple[pa.Array, pa.Array, pa.Array]:
+        """Return rows, the same without their buckets, and their values; deletions of expired rows are left out."""
+        changes = _not_expired(changes, self._retention(meta))
+        rows, _, _ = unframe(changes.column(0), before=8)
+        return changes.column(0), rows, changes.column(1)
+
+    def _stale(self, keys: pa.Array, gone: pa.Array, held: ReadableMap) -> pa.Array:  # noqa: ARG002 - the base class has it
+        return self._names(gone, {})[0]
+
+    def _names(self, keys: pa.Array, meta: Mapping[str, int]) -> tuple[pa.Array, NDArray[np.int64]]:
+        """Return the rows of the records of these keys, and their buckets."""
+        raise NotImplementedError
+
+
+class WindowFormat(_ExpiringFormat):
+    """Key, start (8 bytes), sequence number (4 bytes); the value's time, where it has one, is the record's."""
+
+    def __init__(self, spec: StoreSpec) -> None:
+        super().__init__(spec, spec.window_size_ms)
+
+    def records(
+        self, changes: pa.RecordBatch, meta: Mapping[str, int], written: Written = NOTHING_NOTED
+    ) -> pa.RecordBatch:
+        rows, keys, values = self._live(changes, meta)
+        if not self._spec.retain_duplicates:
+            keys = frame(keys, suffix=np.zeros((len(keys), 4), np.uint8))
+        headers = headers_noted(rows, written) if self._spec.logs_headers else None
+        if not self._spec.timestamped:
+            return records_of(times_noted(rows, meta, written), keys, values, headers)
+        if self._spec.keeps_headers:
+            values, headers = entry_headers(values, rows, written)
+        values, times = stamped(values, times_noted(rows, meta, written) if values.null_count else 0)
+        return records_of(times, keys, values, headers)
+
+    def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
+        names, buckets = self._names(records.column("key"), meta)
+        values = records.column("value")
+        if self._spec.timestamped:
+            values = frame(values, prefix=big_endian(records.column("timestamp").to_numpy()))
+        if self._spec.keeps_headers:
+            values = with_headers(values, headers_of_records(records))
+        kept = pa.array(buckets >= self._retention(meta).first_bucket)
+        return changes_of(names, values).filter(kept)
+
+    def _names(self, keys: pa.Array, meta: Mapping[str, int]) -> tuple[pa.Array, NDArray[np.int64]]:
+        keys, _, tails = unframe(keys, after=12)
+        buckets = self._retention(meta).bucket(_numbers(tails[:, :8]))
+        tails = tails if self._spec.retain_duplicates else tails[:, :8]
+        return frame(keys, big_endian(buckets), tails), buckets
+
+
+class SessionFormat(_ExpiringFormat):
+    """Key, end and start (8 bytes each); the record's time is the end, if that of the one that wrote is not noted."""
+
+    def __init__(self, spec: StoreSpec) -> None:
+        super().__init__(spec, window_size_ms=0)
+
+    def records(
+        self, changes: pa.RecordBatch, meta: Mapping[str, int], written: Written = NOTHING_NOTED
+    ) -> pa.RecordBatch:
+        rows, keys, values = self._live(changes, meta)
+        values, headers = entry_headers(values, rows, written) if self._spec.keeps_headers else (values, None)
+        return records_of(times_noted(rows, meta, written) if written else _ends(keys), keys, values, headers)
+
+    def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
+        names, buckets = self._names(records.column("key"), meta)
+        kept = pa.array(buckets >= self._retention(meta).first_bucket)
+        values = records.column("value")
+        if self._spec.keeps_headers:
+            values = with_headers(values, headers_of_records(records))
+        return changes_of(names, values).filter(kept)
+
+    def _names(self, keys: pa.Array, meta: Mapping[str, int]) -> tuple[pa.Array, NDArray[np.int64]]:
+        buckets = self._retention(meta).bucket(_ends(keys))
+        return frame(keys, big_endian(buckets)), buckets
+
+
+def _ends(keys: pa.Array) -> NDArray[np.int64]:
+    return _numbers(unframe(keys, after=16)[2][:, :8])
+
+
+class OuterJoinFormat(KeyedFormat):
+    """Kafka's ``ListValueStore`` over ``LeftOrRightValue``."""
+
+    in_key_order = True
+
+    def records(
+        self, changes: pa.RecordBatch, meta: Mapping[str, int], written: Written = NOTHING_NOTED
+    ) -> pa.RecordBatch:
+        rows, values = changes.column(0), changes.column(1)
+        sides = first_bytes(rows, 9)[:, 8]
+        bare, lengths, _ = unframe(values, before=4)
+        single = lengths.view(">i4").reshape(-1) == pc.binary_length(bare).fill_null(-1).to_numpy(zero_copy_only=False)
+        heads = np.zeros(len(rows), _HEAD)
+        heads["kind"], heads["count"], heads["side"] = 1, 1, sides
+        heads["length"] = lengths.view(">i4").reshape(-1) + 1
+        lists = frame(bare, prefix=heads.view(np.uint8).reshape(-1, _HEAD.itemsize))
+        several = np.flatnonzero(~single)
+        if len(several):
+            lists = _replaced(lists, several, [_list(values[i].as_py(), int(sides[i])) for i in several.tolist()])
+        return records_of(times_noted(rows, meta, written), rows, lists)
+
+    def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:  # noqa: ARG002 - the protocol
+        lists = records.column("value")
+        bare, prefixes, _ = unframe(lists, before=_HEAD.itemsize)
+        heads = np.ascontiguousarray(prefixes).view(_HEAD).reshape(-1)
+        fits = heads["length"] - 1 == pc.binary_length(bare).fill_null(0).to_numpy(zero_copy_only=False)
+        if ((heads["kind"] != 1) | ((heads["count"] == 1) & ~fits)).any():
+            raise ValueError("a list of values whose length is not its own")
+        values = frame(bare, prefix=(heads["length"] - 1).astype(">i4").view(np.uint8).reshape(-1, 4))
+        several = np.flatnonzero(heads["count"] != 1)
+        if len(several):
+            values = _replaced(values, several, [_values(lists[i].as_py()) for i in several.tolist()])
+        return changes_of(records.column("key"), values)
+
+
+def _replaced(column: pa.Array, places: NDArray[np.int64], by: list[bytes]) -> pa.Array:
+    """Return the column with other elements at some places."""
+    index = np.arange(len(column))
+    index[places] = len(column) + np.arange(len(places))
+    return pa.concat_arrays([column, bytes_column(by)]).take(pa.array(index))
+
+
+def _list(values: bytes, side: int) -> bytes:
+    """Return values, each behind its length, as Kafka's list of values with their side."""
+    parts = []
+    at = 0
+    while at < len(values):
+        (length,) = _LENGTH.unpack_from(values, at)
+        at += 4
+        parts += [_LENGTH.pack(length + 1), bytes([side]), values[at : at + length]]
+        at += length
+    return b"".join([_LIST, _LENGTH.pack(len(parts) // 3), *parts])
+
+
+def _values(data: bytes) -> bytes:
+    parts = []
+    at = 5
+    for _ in range(_LENGTH.unpack_from(data, 1)[0]):
+        (length,) = _LENGTH.unpack_from(data, at)
+        if not 1 <= length <= len(data) - at - 4:
+            raise ValueError("a list of values that is cut short")
+        parts += [_LENGTH.pack(length - 1), data[at + 5 : at + 4 + length]]
+        at += 4 + length
+    return b"".join(parts)
+
+
+class VersionedFormat:
+    """Key and value; the record's time is that of the version (``ChangeLoggingVersionedKeyValueBytesStore``)."""
+
+    keeps_all = True
+    reads_headers = False
+
+    def __init__(self, spec: StoreSpec) -> None:
+        self._spec = spec
+
+    def records(
+        self,
+        changes: pa.RecordBatch,  # noqa: ARG002
+        meta: Mapping[str, int],  # noqa: ARG002
+        written: Written = NOTHING_NOTED,  # noqa: ARG002
+    ) -> pa.RecordBatch:
+        """Raise an error: the records of a versioned store come from `of_puts`."""
+        raise InvalidStateError(
+            f"the changelog of versioned store {self._spec.name!r} is not made of its rows", hint="Use of_puts()."
+        )
+
+    @staticmethod
+    def of_puts(puts: Sequence[Put]) -> pa.RecordBatch:
+        """Return the records of a batch's puts, in their order."""
+        times = np.array([time for _, _, time in puts], np.int64)
+        keys, values = [key for key, _, _ in puts], [value for _, value, _ in puts]
+        return records_of(times, bytes_column(keys), bytes_column(values))
+
+    def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:  # noqa: ARG002 - the protocol
+        """Put all of them once more; a put that is too old by now changes nothing, as in Kafka."""
+        changes = self._changes(records, MemoryMap(), -1)
+        return changes.filter(changes.column(1).is_valid())
+
+    def changes(self, records: pa.RecordBatch, held: ReadableMap, meta: Mapping[str, int]) -> pa.RecordBatch:
+        """Put all of them over the rows before, from their stream time on."""
+        return self._changes(records, held, meta.get(f"{self._spec.name}/observed-stream-time", -1))
+
+    def _changes(self, records: pa.RecordBatch, held: ReadableMap, observed: int) -> pa.RecordBatch:
+        entries = Overlay(held)
+        versions = Versions(entries, self._spec.history_ms, observed)
+        keys: list[bytes] = to_bytes_list(records.column("key"))  # type: ignore[assignment]
+        values, times = to_bytes_list(records.column("value")), records.column("timestamp").to_pylist()
+        for key, value, time in zip(keys, values, times, strict=True):
+            versions.put(key, value, time)
+        changes = sorted(entries.changes.items())
+        return changes_of(bytes_column([row for row, _ in changes]), bytes_column([data for _, data in changes]))
+
+
+def changelog_format(spec: StoreSpec) -> ChangelogFormat:
+    """Return the format of a store's changelog topic."""
+    match spec.kind:
+        case "key_value" if spec.ttl_ms:
+            return ExpiringFormat()
+        case "key_value":
+            return KeyValueFormat()
+        case "timestamped":
+            return TimestampedFormat(keeps_headers=spec.keeps_headers, logs_headers=spec.logs_headers)
+        case "lru":
+            return LruFormat(keeps_headers=spec.keeps_headers)
+        case "window":
+            return WindowFormat(spec)
+        case "session":
+            return SessionFormat(spec)
+        case "versioned":
+            return VersionedFormat(spec)
+        case "buffer":
+            return ChangeBufferFormat(keeps_headers=spec.keeps_headers)
+        case "record_buffer":
+            return RecordBufferFormat()
+        case "outer_join":
+            return OuterJoinFormat()
+        case kind:
+            raise StateError(
+                f"store {spec.name!r} is of kind {kind!r}, which has no changelog format",
+                hint="The topology was built by another version of Penstock than the one that runs it.",
+                store=spec.name,
+            )
+
+
+_NOTHING: Mapping[str, Written] = MappingProxyType({})
+
+
+def records_of_changes(
+    specs: Mapping[str, StoreSpec],
+    topics: Mapping[str, str],
+    changes: Iterable[tuple[str, pa.RecordBatch]],
+    meta: Mapping[str, int],
+    written: Mapping[str, Written] = _NOTHING,
+) -> list[tuple[str, pa.RecordBatch]]:
+    """Return (topic, records) of changes in their order; without stores that have no changelog, and versioned ones.
+
+    Args:
+        specs: The stores by name.
+        topics: Store -> its changelog topic.
+        changes: Store and changes (``CHANGES_SCHEMA``) in the order of the keys' bytes.
+        meta: The task's numbers after the changes.
+        written: By store what was noted of the records that wrote its rows.
+    """
+    changelog_records = []
+    for store, rows in changes:
+        if store in topics and specs[store].kind != "versioned":
+            records = changelog_format(specs[store]).records(rows, meta, written.get(store, NOTHING_NOTED))
+            if records.num_rows:
+                changelog_records.append((topics[store], records))
+    return changelog_records
+
+
+def records_of_puts(
+    topics: Mapping[str, str], puts: Iterable[tuple[str, Sequence[Put]]]
+) -> list[tuple[str, pa.RecordBatch]]:
+    """Return (topic, records) of the puts that versioned stores have noted, which their changes do not determine."""
+    return [(topics[store], VersionedFormat.of_puts(noted)) for store, noted in puts if noted and store in topics]
