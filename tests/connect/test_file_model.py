@@ -325,7 +325,11 @@ class Rotation(RuleBasedStateMachine):
             for row, text in enumerate(file.lines())
             if text
         }
-        rests = {file.rest(): number for number, file in enumerate(self.files) if file.ends_here and file.rest()}
+        rests = {
+            file.rest(): number
+            for number, file in enumerate(self.files)
+            if file.rest() and (file.ends_here or sum(each.log == file.log for each in self.files[number:]) > 2)
+        }
         halves = {rest for file in self.files if file.turn is None for rest in file.seen_rests}
         known = places.keys() | rests.keys() | halves
         assert [text for text in delivered if text not in known] == [], "lines that are none"
@@ -387,6 +391,15 @@ SCHEDULES = {  # of which each once lost a line, or brought one twice
     "a file is written to late, and packed": (["", "app.log*"], [
         ("drain", {}), ("rename", {"at_once": True, "data": False}), ("drain", {}), ("append_late", {"end": b"\n"}),
         ("pack", {}), ("delete", {"at_once": True}), ("drain", {}),
+    ]),
+    "a log is cut when the one before was written to late, and packed": ([""], [
+        ("drain", {}), ("rename", {"at_once": True, "data": False}), ("append", LINE), ("drain", {}),
+        ("append_late", {"end": b"\n"}), ("pack", {}), ("cut", {}), ("drain", {}), ("restart", {}),
+        ("rename", {"at_once": False, "data": False}), ("look", {"polls": 1}),
+    ]),
+    "a log is deleted when the one before was written to late, and packed": ([""], [
+        ("append", LINE), ("drain", {}), ("restart", {}), ("rename", {"at_once": True, "data": False}),
+        ("append_late", {"end": b"\n"}), ("pack", {}), ("drain", {}), ("delete", {"at_once": True}), ("drain", {}),
     ]),
     "a packed file has the inode of a deleted one": (["*.log*"], [
         ("append", LINE), ("drain", {}), ("append", LINE), ("copy_and_truncate", {"data": False, "look": False}), ("drain", {}),

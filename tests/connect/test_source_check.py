@@ -14,7 +14,7 @@ from penstock.connect.connectors.file_stream import FileStreamSourceConnector
 from penstock.connect.data import SourceRecord
 from penstock.connect.functions import Record, source
 from penstock.connect.testing import ConnectTestDriver, SourceFaultError
-from penstock.errors import ConnectError
+from penstock.errors import ConfigError, ConnectError
 
 LETTERS = {"letters": "abcde"}
 AT_LEAST_ONCE = {"exactly_once": False}
@@ -258,3 +258,34 @@ def test_a_position_without_the_identity_of_its_file_is_caught():
     with pytest.raises(SourceFaultError) as caught:
         over_a_log(tail)
     assert caught.value.kind == "lost"
+
+
+def test_what_is_no_maker_and_what_is_no_model_is_said():
+    driver = ConnectTestDriver(letters, {"topic": "out"})
+    with pytest.raises(
+        ConfigError, match=r"got a ConnectTestDriver in place of a function.*\n.*lambda: ConnectTestDriver"
+    ):
+        ConnectTestDriver.check_source(driver, LETTERS)
+    with pytest.raises(ConfigError, match=r"the model is a list, and not values.*\n.*a list for each part"):
+        checked(letters, list("abcde"))
+
+
+def test_a_connector_of_classes_needs_no_name_of_its_own():
+    class Numbers(SourceTask):
+        def start(self, settings):
+            self.next = (self.context.offset_reader.offset({}) or {"next": 0})["next"]
+
+        def poll(self):
+            self.next += 1
+            offset = {"next": self.next}
+            records = [SourceRecord(topic="out", value=self.next, source_partition={}, source_offset=offset)]
+            return records if self.next <= 3 else []
+
+    class NumbersConnector(SourceConnector):
+        task_class = Numbers
+
+        def task_configs(self, max_tasks):
+            return [{}]
+
+    checked(NumbersConnector, {"numbers": [1, 2, 3]})
+    assert (NumbersConnector.java_class, Numbers.java_class) == ("NumbersConnector", "Numbers")

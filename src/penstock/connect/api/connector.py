@@ -48,7 +48,8 @@ class Connector:
     and starts a task of ``task_class`` with each config. All methods but `validate` are called from one thread.
 
     Attributes:
-        java_class: The name by which configs name it (``connector.class``); that of Kafka if it is one of Kafka's.
+        java_class: The name by which configs name it (``connector.class``); that of Kafka if it is one of Kafka's. By
+            default that of the class.
         version: Its version.
         config: The definition of its own settings.
         model: The software whose names its settings have; settings of it that the connector does not have are refused.
@@ -64,6 +65,10 @@ class Connector:
     experimental: ClassVar[bool] = False
     task_class: ClassVar[type[SourceTask | SinkTask]]
     context: ConnectorContext
+
+    def __init_subclass__(cls) -> None:
+        if not hasattr(cls, "java_class") and hasattr(cls, "task_class"):
+            cls.java_class = cls.__name__
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Take the config; open what is needed to watch for changes of the tasks' work.
@@ -117,9 +122,9 @@ class SourceConnector(Connector):
     Example:
         >>> from penstock.connect.config import Kind, Setting
         >>> class Counter(SourceTask):
-        ...     java_class = "CounterTask"
+        ...     pass
         >>> class CounterConnector(SourceConnector):
-        ...     java_class, task_class = "CounterConnector", Counter
+        ...     task_class = Counter
         ...     config = ConfigDef([Setting(name="topic", kind=Kind.STRING)])
         ...
         ...     def start(self, settings):

@@ -75,7 +75,7 @@ class SinkTask:
     All methods are called from one thread. Offsets are committed after `pre_commit`: what was not flushed comes again.
 
     Attributes:
-        java_class: Its name in stored configs (``task.class``).
+        java_class: Its name in stored configs (``task.class``), by default that of the class.
         context: What the worker offers, from before `start` on.
 
     Example:
@@ -96,6 +96,10 @@ class SinkTask:
 
     java_class: ClassVar[str]
     context: SinkTaskContext
+
+    def __init_subclass__(cls) -> None:
+        if not hasattr(cls, "java_class"):
+            cls.java_class = cls.__name__
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Take the config and open the target.

@@ -66,7 +66,7 @@ class SourceTask:
     one transaction, so a task that goes on from its stored offset delivers each record once.
 
     Attributes:
-        java_class: Its name in stored configs (``task.class``).
+        java_class: Its name in stored configs (``task.class``), by default that of the class.
         context: What the worker offers, from before `start` on.
 
     Example:
@@ -91,6 +91,10 @@ class SourceTask:
 
     java_class: ClassVar[str]
     context: SourceTaskContext
+
+    def __init_subclass__(cls) -> None:
+        if not hasattr(cls, "java_class"):
+            cls.java_class = cls.__name__
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Take the config and go to the stored offset.

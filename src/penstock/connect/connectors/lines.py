@@ -190,6 +190,7 @@ class FollowedFile:
 
     def _counted(self, lines: ReadLines, reader: LineReader, *, is_kept: bool = True) -> ReadLines:
         """Lines with the places of the path, in place of those of one file."""
+        self._known_ns = max(self._known_ns, reader.modified_ns)
         if not lines:
             return lines
         before, current = self._line_count, self.place
@@ -206,7 +207,7 @@ class FollowedFile:
         return ReadLines(lines.texts, lines.raws, place_at)
 
     def _dated(self, place: FilePlace) -> FilePlace:
-        """Return a place whose time is not before those of files that were read late: they are not newer files."""
+        """Return a place whose time is not before that of anything that was read: such files are no newer ones."""
         note = place.note
         if note is None or note.size is None or note.modified_ns >= self._known_ns:
             return place
@@ -409,7 +410,6 @@ class FollowedFile:
         """Lines of files that were rotated away."""
         for reader in list(self._late):
             lines = self._counted(reader.lines(most), reader)
-            self._known_ns = max(self._known_ns, reader.modified_ns)
             if lines:
                 return lines
             if reader is self._late[-1] and not (reader.is_complete or reader.is_deleted or reader.is_rewritten):

@@ -14,6 +14,7 @@ from penstock.connect.api import SourceTask
 from penstock.connect.data import SinkRecord, SourceRecord, Struct
 from penstock.connect.delivery import Step
 from penstock.connect.delivery.workerless import SingleSource
+from penstock.errors import ConfigError
 
 __all__ = ["SourceFaultError", "SourceModel", "check_source"]
 
@@ -96,6 +97,16 @@ def check_source(
     schedule: Sequence[str] | None = None,
 ) -> None:
     """Run a source through everything that can happen to it; see `ConnectTestDriver.check_source`."""
+    if not callable(make):
+        raise ConfigError(
+            f"check_source got a {type(make).__name__} in place of a function that makes drivers",
+            hint="Each run needs a source and a log of its own: check_source(lambda: ConnectTestDriver(...), model).",
+        )
+    if not isinstance(model, Mapping) and not callable(model):
+        raise ConfigError(
+            f"the model is a {type(model).__name__}, and not values by the part of the source that they come from",
+            hint='Write {"any name": [value, ...]}, a list for each part, or give a class with change and expected.',
+        )
     schedules = [tuple(schedule)] if schedule is not None else [*_single_disturbances(), *_random_schedules(runs, seed)]
     for events in schedules:
         fault = _run(make, model, events, quiet_polls)
