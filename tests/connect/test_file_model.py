@@ -392,6 +392,10 @@ SCHEDULES = {  # of which each once lost a line, or brought one twice
         ("drain", {}), ("rename", {"at_once": True, "data": False}), ("drain", {}), ("append_late", {"end": b"\n"}),
         ("pack", {}), ("delete", {"at_once": True}), ("drain", {}),
     ]),
+    "a place that is stored beside another outlives two restarts": (["app.log*"], [
+        ("rename", {"at_once": True, "data": True}), ("drain", {}), ("copy_and_truncate", {"data": True, "look": False}),
+        ("drain", {}), ("restart", {}), ("append", LINE), ("drain", {}), ("restart", {}),
+    ]),
     "a log is cut when the one before was written to late, and packed": ([""], [
         ("drain", {}), ("rename", {"at_once": True, "data": False}), ("append", LINE), ("drain", {}),
         ("append_late", {"end": b"\n"}), ("pack", {}), ("cut", {}), ("drain", {}), ("restart", {}),

@@ -117,12 +117,12 @@ class FileStreamSourceTask(SourceTask):
         if hasattr(self, "_files"):
             self._files.close()
 
-    def _stored(self) -> Iterator[tuple[str, FilePlace]]:
-        """Yield the stored places by names of files."""
+    def _stored(self) -> Iterator[tuple[str, FilePlace, bool]]:
+        """Yield the stored places by names of files, and whether each is beside that of another file."""
         for partition, offset in self.context.offset_reader.all() if self._path else ():
             name = partition.get(FILENAME)
             if name is not None and len(partition) == 1:  # else of another connector that had this name
-                yield from stored_places(name, offset)
+                yield from ((each, place, each != name) for each, place in stored_places(name, offset))
 
     def _records(self, name: str, lines: ReadLines, *, more: bool) -> SourceBatch:
         if not self._path:

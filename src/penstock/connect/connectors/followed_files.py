@@ -33,10 +33,10 @@ class FollowedFiles:
 
     Args:
         pattern: The path, folder or pattern.
-        stored: The stored places, by names of files.
+        stored: The stored places, by names of files, and whether each is stored beside that of another file.
     """
 
-    def __init__(self, pattern: str | None, stored: Callable[[], Iterable[tuple[str, FilePlace]]]) -> None:
+    def __init__(self, pattern: str | None, stored: Callable[[], Iterable[tuple[str, FilePlace, bool]]]) -> None:
         self._pattern, self._stored = pattern, stored
         self._files: dict[str, FollowedFile] = {}
         self._gone: list[tuple[str, FollowedFile]] = []  # files whose names others have now
@@ -170,7 +170,9 @@ class FollowedFiles:
         self._gone.append((name, file))
 
     def _add(self, names: list[str]) -> None:
-        stored = list(self._stored())
+        entries = list(self._stored())
+        stored = [(name, place) for name, place, _ in entries]
+        beside = {(name, place) for name, place, is_beside in entries if is_beside}  # gone with the other's next place
         if self.is_one:
             own = dict(stored)
             for name in names:
@@ -194,7 +196,7 @@ class FollowedFiles:
                 continue
             taken.add(claim[1])
             self._follow(name, claim[1])
-            if claim[0] != name:
+            if claim[0] != name or claim in beside:
                 self._moved.add(name)
 
     def _is_made_of_gone(self, path: Path) -> bool:
