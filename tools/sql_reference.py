@@ -13,8 +13,8 @@ from penstock.sql.analyse.properties import COMMON, OF_SOURCES
 from penstock.sql.formats.formats import FORMATS
 from penstock.sql.functions import ScalarFunction, scalar_functions
 from penstock.sql.functions.aggregates import AggregateFunction, aggregate_functions
-from penstock.sql.functions.tables import table_functions
-from penstock.sql.parse import command_nodes, format_statement, parse_statement
+from penstock.sql.functions.builtin import table_functions
+from penstock.sql.parse import format_statement, parse_statement, statement_nodes
 from penstock.sql.parse.tokens import RESERVED
 
 __all__ = ["functions_page", "statements_page"]
@@ -216,7 +216,7 @@ def statements_page() -> str:
 
 
 def _kinds() -> set[type]:
-    return set(typing.get_args(command_nodes.Statement))
+    return set(typing.get_args(statement_nodes.Statement))
 
 
 def _properties() -> list[str]:

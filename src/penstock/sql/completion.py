@@ -1,4 +1,4 @@
-"""What may stand at a place of a text of SQL: keywords, names, columns, functions, properties and topics."""
+"""The words of the language, for completion and highlighting."""
 
 from __future__ import annotations
 
@@ -8,12 +8,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.sql.functions.aggregates import aggregate_functions
-from penstock.sql.functions.builtin import scalar_functions
-from penstock.sql.functions.tables import table_functions
-from penstock.sql.keywords import KEYWORDS, PROPERTIES, TYPES
-from penstock.sql.parse.tokens import quoted
+from penstock.sql.functions.builtin import scalar_functions, table_functions
+from penstock.sql.parse.tokens import CLAUSES, EXPRESSION_WORDS, RESERVED, quoted
 
-__all__ = ["KnownNames", "completions"]
+__all__ = ["KEYWORDS", "PROPERTIES", "TYPES", "KnownNames", "completions"]
+
+TYPES = (
+    "ARRAY", "BIGINT", "BOOLEAN", "BYTES", "DATE", "DECIMAL", "DOUBLE", "INT", "INTEGER", "MAP", "STRING", "STRUCT",
+    "TIME", "TIMESTAMP", "VARCHAR",
+)  # fmt: skip
+_MORE = (
+    "ADD", "ALTER", "ASSERT", "CHANGES", "COLUMN", "DAYS", "DEFINE", "EMIT", "EXPLAIN", "FINAL", "FUNCTION",
+    "FUNCTIONS", "HEADER", "HEADERS", "HOURS", "IF", "KEY", "MINUTES", "OFFSET", "ORDER", "PARTITION", "PAUSE",
+    "PERIOD", "PRIMARY", "PROPERTIES", "QUERIES", "REPLACE", "RESUME", "RUN", "SCHEMA", "SCRIPT", "SECONDS", "SESSION",
+    "SET", "SHOW", "SOURCE", "SYSTEM", "TABLES", "TOPIC", "TOPICS", "TYPE", "TYPES", "UNDEFINE", "UNSET", "VARIABLES",
+)  # fmt: skip
+KEYWORDS = tuple(sorted({*RESERVED, *CLAUSES, *_MORE} - EXPRESSION_WORDS))
+PROPERTIES = (
+    "FORMAT", "KAFKA_TOPIC", "KEY_FORMAT", "PARTITIONS", "REPLICAS", "RETENTION_MS", "TIMESTAMP", "TIMESTAMP_FORMAT",
+    "VALUE_DELIMITER", "VALUE_FORMAT", "WINDOW_SIZE", "WINDOW_TYPE", "WRAP_SINGLE_VALUE",
+)  # fmt: skip
+
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 _AFTER = re.compile(r"([A-Za-z]+)\s+$")

@@ -17,7 +17,7 @@ from penstock.sql.formats import columns_of_model
 from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.parse import parse_script
 from penstock.sql.parse import statement_nodes as s
-from penstock.sql.parse.query_nodes import Query
+from penstock.sql.parse.statement_nodes import Query
 from penstock.sql.types.sql_type import quoted
 
 if TYPE_CHECKING:

@@ -222,7 +222,7 @@ def test_messages_of_key_and_value_as_connect_writes_maps_are_maps(registry):
 @pytest.mark.parametrize("text", ["message", "message X { int32 a = ; }", "message X { Y y = 1; }", "what is this"])
 def test_texts_that_are_no_protobuf(text):
     from penstock.serde.formats.schema_text import SchemaText
-    from penstock.sql.formats.protobuf_schema import message_class
+    from penstock.sql.formats.protobuf_rows import message_class
 
     with pytest.raises(ValueError, match=r"proto|Protobuf"):
         message_class(SchemaText(text, "PROTOBUF"), None)

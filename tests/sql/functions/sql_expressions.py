@@ -26,10 +26,8 @@ from penstock.sql.types import (
     StructType,
     sql_type,
 )
-from penstock.sql.types.arithmetic import arithmetic, negation
-from penstock.sql.types.casts import cast_function
-from penstock.sql.types.coercion import common_type_of, widening
-from penstock.sql.types.comparison import comparison, distinct
+from penstock.sql.types.conversions import cast_function, common_type_of, widening
+from penstock.sql.types.operators import arithmetic, comparison, distinct, negation
 
 TOKEN = re.compile(
     r"\s*(?:(?P<string>'(?:[^']|'')*')|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![A-Za-z_]))"

@@ -9,8 +9,8 @@ import pytest
 from sql_expressions import evaluate
 
 from penstock.sql.functions.aggregates import aggregate_functions
-from penstock.sql.functions.aggregates.offsets import Arrivals
-from penstock.sql.functions.tables import table_functions
+from penstock.sql.functions.aggregates.builtin import Arrivals
+from penstock.sql.functions.builtin import table_functions
 from penstock.sql.types import (
     BIGINT,
     BYTES,

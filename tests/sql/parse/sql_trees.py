@@ -3,7 +3,6 @@
 from hypothesis import strategies as st
 
 from penstock.sql.parse import expression_nodes as x
-from penstock.sql.parse import type_nodes as t
 
 __all__ = ["expressions", "names", "types"]
 
@@ -33,15 +32,15 @@ parameters = st.lists(st.one_of(st.integers(0, 99), st.just("STRING")), max_size
 
 
 def more_types(inner):
-    fields = st.builds(t.FieldType, names, inner)
+    fields = st.builds(x.FieldType, names, inner)
     return st.one_of(
-        st.builds(t.ArrayTypeNode, inner),
-        st.builds(t.MapTypeNode, inner, inner),
-        st.builds(t.StructTypeNode, st.lists(fields, max_size=3).map(tuple)),
+        st.builds(x.ArrayTypeNode, inner),
+        st.builds(x.MapTypeNode, inner, inner),
+        st.builds(x.StructTypeNode, st.lists(fields, max_size=3).map(tuple)),
     )
 
 
-types = st.recursive(st.builds(t.NamedType, names, parameters), more_types, max_leaves=6)
+types = st.recursive(st.builds(x.NamedType, names, parameters), more_types, max_leaves=6)
 literals = st.one_of(
     st.just(x.NullLiteral()),
     st.builds(x.BooleanLiteral, st.booleans()),

@@ -17,7 +17,7 @@ from penstock.sql.parse import (
     parse_script,
     parse_statement,
 )
-from penstock.sql.parse.nodes import children
+from penstock.sql.parse.expression_nodes import children
 
 SOUP = [
     "CREATE",

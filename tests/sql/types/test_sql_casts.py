@@ -23,7 +23,7 @@ from penstock.sql.types import (
     SqlValueError,
     StructType,
 )
-from penstock.sql.types.casts import cast, cast_function
+from penstock.sql.types.conversions import cast, cast_function
 from penstock.sql.types.numbers import double_text
 
 D21 = DecimalType(2, 1)

@@ -23,8 +23,7 @@ from penstock.sql.types import (
     SqlTypeError,
     SqlValueError,
 )
-from penstock.sql.types.arithmetic import arithmetic, negation
-from penstock.sql.types.comparison import comparison, distinct
+from penstock.sql.types.operators import arithmetic, comparison, distinct, negation
 
 D42, D53 = DecimalType(4, 2), DecimalType(5, 3)
 

@@ -16,7 +16,7 @@ from penstock.sql.types import (
     SqlTypeError,
     StructType,
 )
-from penstock.sql.types.coercion import common_type, common_type_of, widening, widens
+from penstock.sql.types.conversions import common_type, common_type_of, widening, widens
 from penstock.sql.types.sql_type import base_name, quoted
 
 

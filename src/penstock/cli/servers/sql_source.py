@@ -12,8 +12,8 @@ from penstock.console.sources import SqlResult
 from penstock.errors import ConfigError, EnvironmentProblemError, SqlError
 from penstock.sql.completion import KnownNames, completions
 from penstock.sql.parse import Parsed, parse_script
-from penstock.sql.parse import command_nodes as c
-from penstock.sql.parse.query_nodes import Query
+from penstock.sql.parse import statement_nodes as s
+from penstock.sql.parse.statement_nodes import Query
 from penstock.sql.parse.tokens import quoted
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SqlServerClient"]
 
-_DESCRIBES = (c.Show, c.Describe, c.DescribeAll, c.Explain)
-_READS = (Query, c.Print, *_DESCRIBES)
+_DESCRIBES = (s.Show, s.Describe, s.DescribeAll, s.Explain)
+_READS = (Query, s.Print, *_DESCRIBES)
 _ROWS = 500
 _SECONDS = 5.0  # of a query that does not end by itself
 _KNOWN_S = 10.0
@@ -94,7 +94,7 @@ class SqlServerClient:
         text = f"{parsed.text.rstrip().rstrip(';')};"
         if isinstance(parsed.statement, Query):
             return self._query(text)
-        if isinstance(parsed.statement, c.Print):
+        if isinstance(parsed.statement, s.Print):
             lines, is_cut = self._lines("/query", {"ksql": text})
             return SqlResult(text, (("Record", "STRING"),), [[line] for line in lines], is_cut=is_cut)
         return _of_document(text, self._ask({"ksql": text}))

@@ -26,8 +26,7 @@ from penstock.cli.output import console, print_error
 from penstock.cli.sql.render import ResultRenderer
 from penstock.errors import PenstockError
 from penstock.sql.catalog import Catalog
-from penstock.sql.completion import KnownNames, completions
-from penstock.sql.keywords import KEYWORDS, TYPES
+from penstock.sql.completion import KEYWORDS, TYPES, KnownNames, completions
 from penstock.sql.results import StatementResult, Stream
 from penstock.state.own_folder import own_folder, state_home
 
@@ -154,7 +153,7 @@ def is_whole(text: str) -> bool:
     (False, False, True, True)
     """
     from penstock.errors import SqlError
-    from penstock.sql.parse.lexer import tokenize
+    from penstock.sql.parse.tokens import tokenize
 
     if not text.strip() or text.strip().lower() in (*LEAVE, "help", "?"):
         return True

@@ -17,7 +17,7 @@ from penstock.base.escapes import json_text, one_line
 from penstock.cli.output import print_json_line
 from penstock.serde.plain import plain
 from penstock.sql.results import Described, Explained, Rows, StatementResult, Status, Stream
-from penstock.sql.types.times import timestamp_text
+from penstock.sql.types.texts import timestamp_text
 
 __all__ = ["ResultRenderer", "cell_text"]
 

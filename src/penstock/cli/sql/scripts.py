@@ -67,7 +67,7 @@ def run(
 
 def explain(file: File, *, options: SqlOptions, as_json: Json = False) -> None:
     """Show the topology of a file and the back end of each of its expressions, without running it."""
-    from penstock.sql.session.explaining import explained
+    from penstock.sql.session.describing import explained
 
     with _log(options) as log:
         script = _script(file, options, log)

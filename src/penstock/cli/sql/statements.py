@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.output import console
 from penstock.cli.sql.render import ResultRenderer
-from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse import parse_script
-from penstock.sql.parse.query_nodes import Query
+from penstock.sql.parse import statement_nodes as s
+from penstock.sql.parse.statement_nodes import Query
 from penstock.sql.results import QueryStarted, StatementResult, Stream
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def run_statements(session: SqlSession, text: str, *, as_json: bool) -> None:
     behind = False
     for number, parsed in enumerate(parse_script(text, session.catalog.variables, tests=True)):
         del number
-        if behind and isinstance(parsed.statement, Query | c.Print):
+        if behind and isinstance(parsed.statement, Query | s.Print):
             session.catch_up()
             behind = False
         for result in session.execute(f"{' ' * (parsed.at.column - 1)}{parsed.text};"):

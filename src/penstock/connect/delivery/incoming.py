@@ -11,8 +11,7 @@ import pyarrow as pa
 from penstock.connect.converters import Converter
 from penstock.connect.data import Header, Headers, Schema, SinkColumns, SinkRecord
 from penstock.connect.delivery.pipeline import Pipeline
-from penstock.log import ConsumerRecord
-from penstock.log.base import TopicPartition
+from penstock.log import ConsumerRecord, TopicPartition
 from penstock.log.consumer_interface import records_of
 
 __all__ = ["Incoming", "Originals", "SinkSteps"]

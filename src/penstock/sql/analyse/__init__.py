@@ -7,8 +7,7 @@ steps that has a JSON form. Nothing here knows how a plan is run.
 from __future__ import annotations
 
 from penstock.sql.analyse.plans import QueryPlan
-from penstock.sql.analyse.scripts import apply_script, steps_of
 from penstock.sql.analyse.statement_errors import located, refusal
-from penstock.sql.analyse.statements import Applied, InsertedRow, apply
+from penstock.sql.analyse.statements import Applied, InsertedRow, apply, apply_script, steps_of
 
 __all__ = ["Applied", "InsertedRow", "QueryPlan", "apply", "apply_script", "located", "refusal", "steps_of"]

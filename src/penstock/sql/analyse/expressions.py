@@ -14,8 +14,8 @@ from penstock.sql.evaluate import calls_in, type_expression
 from penstock.sql.functions.aggregates.definition import AggregateRegistry
 from penstock.sql.functions.registry import FunctionRegistry
 from penstock.sql.parse import expression_nodes as x
-from penstock.sql.parse.format_expressions import format_expression
-from penstock.sql.parse.nodes import Node
+from penstock.sql.parse.expression_nodes import Node
+from penstock.sql.parse.formatting import format_expression
 from penstock.sql.types import BOOLEAN, NULL, SqlTypeError
 
 __all__ = ["Library", "constant_value", "predicate", "typed_expression"]

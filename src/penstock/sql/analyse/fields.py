@@ -12,12 +12,12 @@ from penstock.sql.analyse.statement_errors import named, refusal
 from penstock.sql.evaluate import typed
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.dialects import OTHER_FUNCTIONS
-from penstock.sql.parse.nodes import Node
-from penstock.sql.parse.query_nodes import UNIT_WORDS, UNITS
+from penstock.sql.parse.expression_nodes import Node
+from penstock.sql.parse.statement_nodes import UNIT_WORDS, UNITS
 from penstock.sql.parse.tokens import TextPosition
 from penstock.sql.types import SqlType
 
-__all__ = ["RowField", "FieldRole", "ClauseScope", "qualified"]
+__all__ = ["ClauseScope", "FieldRole", "RowField", "qualified"]
 
 # The functions whose first argument is a unit of time, where its words are not columns.
 WITH_UNITS = frozenset({"DATEADD", "DATESUB", "TIMEADD", "TIMESUB", "TIMESTAMPADD", "TIMESTAMPSUB"})

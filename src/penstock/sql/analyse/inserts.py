@@ -11,8 +11,7 @@ from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import SqlError
 from penstock.sql.analyse.fields import ClauseScope
 from penstock.sql.analyse.statement_errors import refusal
-from penstock.sql.catalog import Source
-from penstock.sql.catalog.source import PSEUDO
+from penstock.sql.catalog import PSEUDO, Source
 from penstock.sql.evaluate import compile_rows, type_expression
 from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.functions.registry import FunctionRegistry
@@ -32,8 +31,7 @@ from penstock.sql.types import (
     SqlTypeError,
     StructType,
 )
-from penstock.sql.types.casts import cast_function
-from penstock.sql.types.coercion import widens
+from penstock.sql.types.conversions import cast_function, widens
 from penstock.sql.types.sql_type import is_numeric
 
 __all__ = ["InsertedRow", "constant_of", "insert_values"]

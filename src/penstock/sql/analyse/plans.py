@@ -1,20 +1,26 @@
-"""The logical plan of a query: a frozen tree of steps, each with the columns of its rows and its key."""
+"""The logical plan of a query: a frozen tree of steps; walks over it, and whether one may replace another.
+
+A store outlives the statement that made it, so its contents must mean the same to the new one. Conditions, projections
+and columns that are computed behind the state may change; what the state is made of may not: sources, keys, groups,
+aggregates, windows, joins. Stores that are compared by their bytes alone would mix groups of one type without notice.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
 from dataclasses import fields as parts_of
 from typing import Any, Literal, cast
 
 from penstock.sql.analyse.fields import RowField
-from penstock.sql.catalog.source import DataFormat, Source, SourceColumn, SourceWindow
+from penstock.sql.catalog import DataFormat, Source, SourceColumn, SourceWindow
 from penstock.sql.evaluate.typed import Typed
 from penstock.sql.functions.aggregates.definition import BoundAggregate
 from penstock.sql.functions.registry import Bound
 from penstock.sql.parse import expression_nodes as x
-from penstock.sql.parse.format_expressions import format_expression
-from penstock.sql.parse.nodes import Node
-from penstock.sql.parse.query_nodes import JoinKind
+from penstock.sql.parse.expression_nodes import Node
+from penstock.sql.parse.formatting import format_expression
+from penstock.sql.parse.statement_nodes import JoinKind
 from penstock.sql.types import SqlType
 
 __all__ = [
@@ -29,14 +35,20 @@ __all__ = [
     "JoinStreams",
     "JoinTables",
     "JoinTimes",
+    "PlanStep",
     "Project",
     "QueryPlan",
     "Read",
     "Rekey",
     "Sink",
-    "PlanStep",
     "TableCall",
     "WindowTimes",
+    "expressions_below",
+    "expressions_in",
+    "has_state",
+    "obstacles",
+    "reads_of",
+    "steps_below",
 ]
 
 LONGEST_LABEL = 80
@@ -309,3 +321,131 @@ def plain(value: Any) -> Any:
             return [plain(item) for item in value]
     shown = {part.name: plain(getattr(value, part.name)) for part in parts_of(value)}
     return {"step": type(value).__name__.removesuffix("Step"), **shown} if isinstance(value, PlanStep) else shown
+
+
+def steps_below(step: PlanStep) -> Iterator[PlanStep]:
+    """Yield a step and those above it, sources last."""
+    yield step
+    for name in ("above", "left", "right"):
+        other = getattr(step, name, None)
+        if isinstance(other, PlanStep):
+            yield from steps_below(other)
+
+
+def reads_of(plan: QueryPlan) -> Iterator[Read]:
+    """Return the sources that a plan reads."""
+    return (step for step in steps_below(plan.root) if isinstance(step, Read) and not isinstance(step, Derived))
+
+
+def expressions_below(root: PlanStep) -> Iterator[Expression]:
+    """Yield the expressions of a plan, sources first."""
+    for step in reversed(list(steps_below(root))):
+        yield from expressions_in(step)
+
+
+def expressions_in(step: PlanStep) -> Iterator[Expression]:
+    """Return the expressions of one step."""
+    return _expressions(step, top=True)
+
+
+def _expressions(value: Any, *, top: bool = False) -> Iterator[Expression]:
+    if isinstance(value, Expression):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _expressions(item)
+    elif is_dataclass(value) and (top or not isinstance(value, PlanStep)) and type(value).__module__.endswith(".plans"):
+        for part in fields(value):
+            yield from _expressions(getattr(value, part.name))
+
+
+@dataclass(frozen=True, slots=True)
+class _StatefulPart:
+    """A step that keeps state.
+
+    Attributes:
+        kind: What it is, as in the statement.
+        facts: Clause -> its text, for all that the state depends on.
+    """
+
+    kind: str
+    facts: tuple[tuple[str, str], ...]
+
+
+def has_state(plan: QueryPlan) -> bool:
+    """Return whether a query keeps state."""
+    return any(True for _ in _parts(plan.root))
+
+
+def obstacles(old: QueryPlan, new: QueryPlan) -> tuple[str, ...]:
+    """Return the reasons why a query cannot go on with the state of the one that it replaces; none if it can.
+
+    A query without state can become any other one; stores that it gets then start empty.
+    """
+    before, after = tuple(_parts(old.root)), tuple(_parts(new.root))
+    if not before:
+        return ()
+    kinds = tuple([part.kind for part in parts] for parts in (before, after))
+    if kinds[0] != kinds[1]:
+        return (f"it kept the state of {_listed(kinds[0])}, and now would keep that of {_listed(kinds[1])}",)
+    reasons = [
+        f"{clause} was {was} and now is {now}"
+        for one, two in zip(before, after, strict=True)
+        for (clause, was), (_, now) in zip(one.facts, two.facts, strict=True)
+        if was != now
+    ]
+    sources = tuple(_sources(plan.root) for plan in (old, new))
+    if sources[0] != sources[1]:
+        reasons.insert(0, f"it read {_listed(sources[0])} and now reads {_listed(sources[1])}")
+    return tuple(dict.fromkeys(reasons))
+
+
+def _sources(root: PlanStep) -> list[str]:
+    reads = (step for step in steps_below(root) if isinstance(step, Read) and not isinstance(step, Derived))
+    return sorted(f"{read.source.kind.lower()} {read.source.name} (topic {read.source.topic})" for read in reads)
+
+
+def _parts(root: PlanStep) -> Iterator[_StatefulPart]:
+    for step in steps_below(root):
+        match step:
+            case Aggregate():
+                yield _StatefulPart("GROUP BY", tuple(_aggregate(step)))
+            case JoinStreams(times=times):
+                within = f"{times.before_ms} ms before, {times.after_ms} ms after"
+                yield _StatefulPart("a join of streams", (*_joined(step), ("WITHIN", within)))
+            case JoinForeign():
+                yield _StatefulPart("a foreign-key join", (*_joined(step), ("the foreign key", step.foreign_key.text)))
+            case JoinTables():
+                yield _StatefulPart("a join of tables", tuple(_joined(step)))
+            case Rekey(is_table=True):
+                yield _StatefulPart("PARTITION BY", (("PARTITION BY", _texts(step.expressions)),))
+            case Read(is_table=True):
+                yield _StatefulPart("a table", ((f"the columns of {step.source.name}", _columns(step)),))
+
+
+def _aggregate(step: Aggregate) -> Iterator[tuple[str, str]]:
+    yield "GROUP BY", _texts(step.grouping)
+    yield "the list of aggregates", _listed([call.text for call in step.calls])
+    times = step.times
+    window = "none" if times is None else f"{times.kind} of {times.size_ms} ms"
+    yield "WINDOW", window if times is None or times.advance_ms is None else f"{window} by {times.advance_ms} ms"
+
+
+def _joined(step: JoinStreams | JoinForeign | JoinTables) -> tuple[tuple[str, str], ...]:
+    return (
+        ("the join", f"{step.kind} JOIN"),
+        ("the columns on its left", _columns(step.left)),
+        ("the columns on its right", _columns(step.right)),
+    )
+
+
+def _columns(step: PlanStep) -> str:
+    return _listed([f"{each} {each.type}" for each in step.fields])
+
+
+def _texts(expressions: tuple[Expression, ...]) -> str:
+    return ", ".join(f"{each.text} {each.type}" for each in expressions)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "none"

@@ -10,26 +10,25 @@ from penstock.sql.analyse.fields import RowField
 from penstock.sql.analyse.plans import Derived, Project, Read
 from penstock.sql.analyse.properties import UNIT_MS
 from penstock.sql.analyse.statement_errors import refusal
-from penstock.sql.catalog import Catalog, Source, SourceColumn
-from penstock.sql.catalog.source import BOUNDS, PSEUDO
+from penstock.sql.catalog import BOUNDS, PSEUDO, Catalog, Source, SourceColumn
 from penstock.sql.parse import expression_nodes as x
-from penstock.sql.parse import query_nodes as q
+from penstock.sql.parse import statement_nodes as s
 
 __all__ = ["derived", "milliseconds", "read"]
 
 
-def milliseconds(duration: q.Duration) -> int:
+def milliseconds(duration: s.Duration) -> int:
     """Return a duration in milliseconds."""
     return duration.amount * UNIT_MS[duration.unit]
 
 
-def read(relation: q.Relation, catalog: Catalog) -> Read:
+def read(relation: s.Relation, catalog: Catalog) -> Read:
     """Return the step that reads a source.
 
     Raises:
         SqlError: There is no such source, or queries cannot read it.
     """
-    if not isinstance(relation, q.NamedSource):
+    if not isinstance(relation, s.NamedSource):
         raise refusal(relation.at, "Pull queries of tables don't support subqueries.", "Query a table made of it.")
     source = catalog.sources.get(relation.name)
     if source is None:
@@ -46,7 +45,7 @@ def _instead(name: str, catalog: Catalog) -> str:
     return "SHOW STREAMS and SHOW TABLES list what there is."
 
 
-def derived(relation: q.Subquery, step: Project, columns: Sequence[SourceColumn], reads: tuple[Read, ...]) -> Derived:
+def derived(relation: s.Subquery, step: Project, columns: Sequence[SourceColumn], reads: tuple[Read, ...]) -> Derived:
     """Return the step that reads the results of a subquery.
 
     Args:

@@ -10,10 +10,10 @@ from penstock.sql.analyse.expressions import Library, typed_expression
 from penstock.sql.analyse.fields import ClauseScope, FieldRole, RowField, qualified
 from penstock.sql.analyse.plans import PlanStep
 from penstock.sql.analyse.statement_errors import named, refusal
-from penstock.sql.catalog.source import RESERVED_COLUMNS
+from penstock.sql.catalog import RESERVED_COLUMNS
 from penstock.sql.parse import expression_nodes as x
-from penstock.sql.parse import query_nodes as q
-from penstock.sql.parse.format_expressions import format_expression
+from penstock.sql.parse import statement_nodes as s
+from penstock.sql.parse.formatting import format_expression
 from penstock.sql.parse.tokens import TextPosition
 from penstock.sql.types import StructType
 
@@ -77,7 +77,7 @@ class _Naming:
 
 
 def select_items(
-    query: q.Query,
+    query: s.Query,
     step: PlanStep,
     names: ClauseScope,
     moved: Sequence[Any] | None,
@@ -99,11 +99,11 @@ def select_items(
     items: list[Item] = []
     for item in query.items:
         match item:
-            case q.AllColumns():
+            case s.AllColumns():
                 items += _star(item, step, naming, moved, rules)
-            case q.AllFields():
+            case s.AllFields():
                 items += _fields_of(item, names, library)
-            case q.Selected():
+            case s.Selected():
                 node = qualified(item.expression, names)
                 items.append(_selected(item, node, naming))
     for each in items:
@@ -116,7 +116,7 @@ def select_items(
     return items
 
 
-def _selected(item: q.Selected, node: Any, naming: _Naming) -> Item:
+def _selected(item: s.Selected, node: Any, naming: _Naming) -> Item:
     if item.alias is not None:
         return Item(item.alias, node, item.at, is_named=True)
     return Item(naming.of(node), node, item.at)
@@ -134,7 +134,7 @@ def _check_name(item: Item, moved: Sequence[Any], reserved: frozenset[str]) -> N
 
 
 def _star(
-    item: q.AllColumns, step: PlanStep, naming: _Naming, moved: Sequence[Any] | None, rules: Selecting
+    item: s.AllColumns, step: PlanStep, naming: _Naming, moved: Sequence[Any] | None, rules: Selecting
 ) -> Iterator[Item]:
     fields = naming.names.fields
     if item.source is not None and item.source not in naming.names.sources:
@@ -178,7 +178,7 @@ def _in_order(fields: Sequence[RowField], *, bounds: bool) -> list[RowField]:
     return [field for role_group in roles for field in fields if field.role in role_group]
 
 
-def _fields_of(item: q.AllFields, names: ClauseScope, library: Library) -> Iterator[Item]:
+def _fields_of(item: s.AllFields, names: ClauseScope, library: Library) -> Iterator[Item]:
     base = qualified(item.base, names)
     kind = typed_expression(base, names, library).type
     if not isinstance(kind, StructType):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.errors import SqlError
-from penstock.sql.evaluate.placed_errors import refused
+from penstock.sql.evaluate.typing import refused
 from penstock.sql.parse.tokens import NOWHERE, TextPosition
 
 __all__ = ["located", "named", "refusal"]

@@ -1,36 +1,95 @@
-"""One statement against the catalog: what it makes, changes or refuses."""
+"""Statements and scripts applied to a catalog, and what settings have switched off or bound."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.base.nearest_name import did_you_mean
-from penstock.errors import TopologyError
-from penstock.sql.analyse.definitions import alter_source, check_timestamp, create_source, replaceable
-from penstock.sql.analyse.enabled import check_enabled
+from penstock.errors import SqlError, SqlSyntaxError, TopologyError
+from penstock.sql.analyse.definitions import (
+    alter_source,
+    check_formats,
+    check_timestamp,
+    create_source,
+    replaceable,
+    wrapping,
+)
 from penstock.sql.analyse.expressions import Library
-from penstock.sql.analyse.formats import check_formats, wrapping
 from penstock.sql.analyse.inserts import InsertedRow, insert_values
 from penstock.sql.analyse.plans import QueryPlan
 from penstock.sql.analyse.properties import Properties
 from penstock.sql.analyse.queries import Analysed, analyse_query
-from penstock.sql.analyse.statement_errors import refusal
+from penstock.sql.analyse.statement_errors import located, refusal
 from penstock.sql.catalog import Catalog, DataFormat, Source, SourceColumn
 from penstock.sql.evaluate import sql_type
+from penstock.sql.evaluate.trees import nodes_in
 from penstock.sql.evaluate.typed import TypedCast
 from penstock.sql.functions.aggregates import aggregate_functions
-from penstock.sql.functions.builtin import scalar_functions
-from penstock.sql.functions.tables import table_functions
-from penstock.sql.parse import command_nodes as c
+from penstock.sql.functions.builtin import scalar_functions, table_functions
+from penstock.sql.parse import expression_nodes as x
+from penstock.sql.parse import parse_script
 from penstock.sql.parse import statement_nodes as s
-from penstock.sql.parse.query_nodes import Query
+from penstock.sql.parse.expression_nodes import Node
+from penstock.sql.parse.statement_nodes import Query, Statement
 from penstock.sql.types import BIGINT, DOUBLE, INTEGER, SqlType
 from penstock.sql.types.sql_type import is_numeric, quoted
 from penstock.topology.building.names import check_name
 
-__all__ = ["Applied", "InsertedRow", "apply", "library_of", "partitions_of", "sink_of"]
+__all__ = ["Applied", "InsertedRow", "apply", "apply_script", "check_enabled", "library_of", "steps_of"]
+
+INSERTS = "ksql.insert.into.values.enabled"
+REPLACING = "ksql.create.or.replace.enabled"
+FINAL = "ksql.suppress.enabled"
+LAMBDAS = "ksql.lambdas.enabled"
+HEADERS = "ksql.headers.columns.enabled"
+MOST = "ksql.query.persistent.active.limit"
+MAKES_QUERIES = s.CreateAs | s.InsertInto
+
+
+def check_enabled(statement: Statement, catalog: Catalog) -> None:
+    """Refuse a statement that needs what a setting has switched off.
+
+    Raises:
+        SqlError: It does; the message names the setting.
+    """
+    if isinstance(statement, s.InsertValues) and _is_off(INSERTS, catalog):
+        raise _off(statement, "INSERT INTO ... VALUES is disabled", INSERTS)
+    if isinstance(statement, s.CreateSource | s.CreateAs) and statement.or_replace and _is_off(REPLACING, catalog):
+        raise _off(statement, "CREATE OR REPLACE is disabled", REPLACING)
+    if isinstance(statement, s.CreateSource) and _is_off(HEADERS, catalog):
+        headers = next((column for column in statement.columns if column.role in ("HEADER", "HEADERS")), None)
+        if headers is not None:
+            raise _off(headers, "columns of headers are disabled", HEADERS)
+    if isinstance(statement, MAKES_QUERIES | s.Query):
+        _check_query(statement, catalog)
+
+
+def _check_query(statement: Node, catalog: Catalog) -> None:
+    no_final, no_lambdas = _is_off(FINAL, catalog), _is_off(LAMBDAS, catalog)
+    for node in nodes_in(statement) if no_final or no_lambdas else ():
+        if no_final and isinstance(node, s.Query) and node.emit == "FINAL":
+            raise _off(node, "EMIT FINAL is disabled", FINAL)
+        if no_lambdas and isinstance(node, x.LambdaNode):
+            raise _off(node, "lambda functions are disabled", LAMBDAS)
+    most = catalog.setting(MOST)
+    if isinstance(statement, MAKES_QUERIES) and most.isdigit() and len(catalog.queries) >= int(most):
+        replaces = isinstance(statement, s.CreateAs) and statement.name in catalog.sources
+        if not replaces:
+            raise refusal(
+                statement.at,
+                f"{len(catalog.queries)} persistent queries run already, and {MOST} allows {most}.",
+                "TERMINATE one, or set a higher limit.",
+            )
+
+
+def _is_off(name: str, catalog: Catalog) -> bool:
+    return not catalog.flag(name, otherwise=True)
+
+
+def _off(node: Node, what: str, name: str) -> Exception:
+    return refusal(node.at, f"{what}, as {name} is false.", f"SET '{name}'='true'; enables it.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +127,7 @@ def library_of(catalog: Catalog) -> Library:
     )
 
 
-def apply(statement: c.Statement, catalog: Catalog, text: str = "") -> Applied:
+def apply(statement: s.Statement, catalog: Catalog, text: str = "") -> Applied:
     """Apply a statement to the catalog, which is changed only if nothing is refused.
 
     Args:
@@ -281,7 +340,7 @@ def _drop_type(statement: s.DropType, catalog: Catalog, text: str) -> Applied:
     return Applied(f"Dropped type {statement.name}")
 
 
-def _terminate(statement: c.Steer, catalog: Catalog, text: str) -> Applied:
+def _terminate(statement: s.Steer, catalog: Catalog, text: str) -> Applied:
     del text
     if statement.action != "TERMINATE":
         raise refusal(statement.at, f"{statement.action} cannot be run here")
@@ -293,25 +352,25 @@ def _terminate(statement: c.Steer, catalog: Catalog, text: str) -> Applied:
     return Applied(f"Query {statement.query_id} terminated")
 
 
-def _set(statement: c.SetProperty, catalog: Catalog, text: str) -> Applied:
+def _set(statement: s.SetProperty, catalog: Catalog, text: str) -> Applied:
     del text
     catalog.settings[statement.name] = statement.value
     return Applied(f"{statement.name} is {statement.value}")
 
 
-def _unset(statement: c.UnsetProperty, catalog: Catalog, text: str) -> Applied:
+def _unset(statement: s.UnsetProperty, catalog: Catalog, text: str) -> Applied:
     del text
     catalog.settings.pop(statement.name, None)
     return Applied(f"{statement.name} is unset")
 
 
-def _define(statement: c.Define, catalog: Catalog, text: str) -> Applied:
+def _define(statement: s.Define, catalog: Catalog, text: str) -> Applied:
     del text
     catalog.variables[statement.name] = statement.value
     return Applied(f"{statement.name} is {statement.value}")
 
 
-def _undefine(statement: c.Undefine, catalog: Catalog, text: str) -> Applied:
+def _undefine(statement: s.Undefine, catalog: Catalog, text: str) -> Applied:
     del text
     catalog.variables.pop(statement.name, None)
     return Applied(f"{statement.name} is undefined")
@@ -331,11 +390,11 @@ _HANDLERS: dict[type, Callable[[Any, Catalog, str], Applied]] = {
     s.AlterSource: _alter,
     s.CreateType: _create_type,
     s.DropType: _drop_type,
-    c.Steer: _terminate,
-    c.SetProperty: _set,
-    c.UnsetProperty: _unset,
-    c.Define: _define,
-    c.Undefine: _undefine,
+    s.Steer: _terminate,
+    s.SetProperty: _set,
+    s.UnsetProperty: _unset,
+    s.Define: _define,
+    s.Undefine: _undefine,
     Query: _query,
 }
 
@@ -428,3 +487,33 @@ def _check_schema(
 def _number(catalog: Catalog, name: str) -> int | None:
     text = catalog.setting(name)
     return int(text) if text.isdigit() else None
+
+
+def steps_of(text: str, catalog: Catalog) -> Iterator[Applied]:
+    """Apply the statements of a script to a catalog one after the other.
+
+    Raises:
+        SqlError: A statement is refused; those before it have been applied.
+    """
+    for parsed in parse_script(text, catalog.variables):
+        try:
+            yield apply(parsed.statement, catalog, parsed.text)
+        except SqlSyntaxError:
+            raise
+        except SqlError as error:
+            raise located(text, error, parsed.at) from error
+
+
+def apply_script(text: str, catalog: Catalog) -> tuple[Catalog, list[Applied]]:
+    """Apply a script as a whole: the catalog behind it, and the effect of each statement.
+
+    Raises:
+        SqlError: A statement is refused; the catalog that was given is as before.
+
+    >>> script = "CREATE STREAM a (v INT) WITH (kafka_topic='a', value_format='JSON');"
+    >>> catalog, effects = apply_script(script + "CREATE STREAM b AS SELECT v + 1 AS w FROM a;", Catalog())
+    >>> [effect.message for effect in effects], catalog.sources["B"].schema()
+    (['Stream A created', 'Created query with ID CSAS_B_0'], '`W` INTEGER')
+    """
+    changed = catalog.copy()
+    return changed, list(steps_of(text, changed))

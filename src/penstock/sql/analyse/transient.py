@@ -13,10 +13,9 @@ from penstock.sql.analyse.plans import Expression, PlanStep, Project
 from penstock.sql.analyse.queries import Analysed, QueryAnalysis
 from penstock.sql.analyse.select import Item, Selecting
 from penstock.sql.analyse.statement_errors import refusal
-from penstock.sql.catalog import SourceColumn
-from penstock.sql.catalog.source import BOUNDS
+from penstock.sql.catalog import BOUNDS, SourceColumn
 from penstock.sql.parse import expression_nodes as x
-from penstock.sql.parse import query_nodes as q
+from penstock.sql.parse import statement_nodes as s
 from penstock.sql.parse.tokens import NOWHERE
 
 __all__ = ["Origin", "TransientAnalysed", "TransientAnalysis"]
@@ -49,13 +48,13 @@ class TransientAnalysis(QueryAnalysis):
         if self.query.group_by is None and self._aggregates():
             # All rows are one group.
             at = self.query.at
-            self.query = replace(self.query, group_by=q.GroupingClause((x.IntegerLiteral(1, at=at),), at=at))
+            self.query = replace(self.query, group_by=s.GroupingClause((x.IntegerLiteral(1, at=at),), at=at))
         analysed = QueryAnalysis.result(self)
         assert isinstance(analysed, TransientAnalysed), "made by _projected below"  # noqa: S101
         return analysed
 
     def _aggregates(self) -> bool:
-        items = [item.expression for item in self.query.items if isinstance(item, q.Selected)]
+        items = [item.expression for item in self.query.items if isinstance(item, s.Selected)]
         return any(self.library.aggregates_of(item) for item in items)
 
     def _check_clauses(self) -> None:

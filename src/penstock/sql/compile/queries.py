@@ -1,23 +1,142 @@
-"""A plan to verbs of a `StreamsBuilder`, step by step from the sources down."""
+"""Plans of queries to verbs of the DSL: joins and all other steps, with the record's origin where it is named.
+
+Only a processor sees them, and it takes record by record; rows of queries that name none of them are made without one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.api.builder import StreamsBuilder
-from penstock.api.options import Consumed, Materialized, Produced
+from penstock.api.joins.windows import JoinWindows
+from penstock.api.options import Consumed, Joined, Materialized, Produced, StreamJoined, TableJoined
 from penstock.sql.analyse import plans as p
-from penstock.sql.catalog.source import Source
+from penstock.sql.analyse.plans import PlanStep, expressions_in, steps_below
+from penstock.sql.catalog import Source
 from penstock.sql.compile.aggregates import aggregate
-from penstock.sql.compile.functions import FlattenRows, SourceTime, enrich, plain_rows, sink_time
-from penstock.sql.compile.joins import join
-from penstock.sql.compile.origins import names_origins
-from penstock.sql.compile.row_functions import Keep, KeyOf, Select
+from penstock.sql.compile.row_functions import (
+    FlattenRows,
+    Joiner,
+    Keep,
+    KeyOf,
+    Select,
+    SourceTime,
+    enrich,
+    plain_rows,
+    sink_time,
+)
 from penstock.sql.compile.serdes import RowsSerde, source_serdes, step_key_serde
 from penstock.sql.compile.steps import Compiling, types_of
+from penstock.sql.evaluate import typed as n
+from penstock.sql.evaluate.compiled import parts
 from penstock.sql.functions.evaluation_errors import EvaluationErrors
 
-__all__ = ["compile_query", "compile_results", "table_stores"]
+__all__ = ["compile_query", "compile_results", "joiner_of", "names_origins", "table_stores"]
+
+OF_ORIGIN = ("HEADER", "PSEUDO")
+
+
+def names_origins(root: PlanStep) -> bool:
+    """Return whether an expression of a query has the time, partition, offset or headers of a record."""
+    return any(_named(step) for step in steps_below(root))
+
+
+def _named(step: PlanStep) -> bool:
+    above = getattr(step, "above", None) or getattr(step, "left", None)
+    if not isinstance(above, PlanStep):
+        return False
+    places = {index for each in expressions_in(step) for index in _places(each.typed)}
+    return any(above.fields[index].role in OF_ORIGIN for index in places if index < len(above.fields))
+
+
+def _places(node: n.Typed) -> Iterator[int]:
+    if isinstance(node, n.TypedColumn):
+        yield node.index
+    for part in parts(node):
+        yield from _places(part)
+
+
+DAY_MS = 86_400_000
+
+
+def join(
+    step: p.JoinStreams | p.JoinStreamTable | p.JoinTables | p.JoinForeign, left: Any, right: Any, compiling: Compiling
+) -> Any:
+    """Return the stream or table of a join."""
+    match step:
+        case p.JoinStreams():
+            return _streams(step, left, right, compiling)
+        case p.JoinStreamTable():
+            return _stream_table(step, left, right, compiling)
+        case p.JoinTables():
+            return _tables(step, left, right, compiling)
+    return _foreign(step, left, right, compiling)
+
+
+def joiner_of(step: p.JoinTables) -> Callable[[Any, Any, Any], Any]:
+    """Return the function that makes the row of a join of a key and the rows of both tables."""
+    return _joiner(step)
+
+
+def _joiner(step: Any, *, swapped: bool = False) -> Joiner:
+    left, right = len(step.left.fields), len(step.right.fields)
+    return Joiner(left, right, keys=len(step.fields) - left - right, swapped=swapped)
+
+
+def _streams(step: p.JoinStreams, left: Any, right: Any, compiling: Compiling) -> Any:
+    times, swapped = step.times, step.kind == "RIGHT"
+    sides = (RowsSerde(types_of(step.left.fields)), RowsSerde(types_of(step.right.fields)))
+    if swapped:
+        left, right, sides = right, left, (sides[1], sides[0])
+    if times.grace_ms is None:
+        windows = JoinWindows(times.before_ms, times.after_ms, max(DAY_MS - 2 * times.before_ms, 0), waits=False)
+    else:
+        windows = JoinWindows(times.before_ms, times.after_ms, times.grace_ms)
+    joined = StreamJoined(
+        compiling.name(step.name),
+        key_serde=step_key_serde(step.left),
+        value_serde=sides[0],
+        other_value_serde=sides[1],
+    )
+    verb = {"INNER": left.join, "FULL": left.outer_join}.get(step.kind, left.left_join)
+    return verb(right, _joiner(step, swapped=swapped), windows, joined)
+
+
+def _stream_table(step: p.JoinStreamTable, left: Any, right: Any, compiling: Compiling) -> Any:
+    joined = Joined(
+        compiling.name(step.name),
+        key_serde=step_key_serde(step.left),
+        value_serde=RowsSerde(types_of(step.left.fields)),
+        other_value_serde=RowsSerde(types_of(step.right.fields)),
+    )
+    verb = left.join if step.kind == "INNER" else left.left_join
+    return verb(right, _joiner(step), joined)
+
+
+def _tables(step: p.JoinTables, left: Any, right: Any, compiling: Compiling) -> Any:
+    del compiling
+    swapped = step.kind == "RIGHT"
+    if swapped:
+        left, right = right, left
+    verb = {"INNER": left.join, "FULL": left.outer_join}.get(step.kind, left.left_join)
+    return verb(right, _joiner(step, swapped=swapped))
+
+
+def _foreign(step: p.JoinForeign, left: Any, right: Any, compiling: Compiling) -> Any:
+    kept = Materialized(
+        compiling.store(step, "FKJoin-Materialize"),
+        key_serde=step_key_serde(step),
+        value_serde=RowsSerde(types_of(step.fields)),
+    )
+    verb = left.join if step.kind == "INNER" else left.left_join
+    return verb(
+        right,
+        _joiner(step),
+        kept,
+        foreign_key=KeyOf((step.foreign_key,), compiling.errors),
+        joined=TableJoined(compiling.name("FKJoin")),
+    )
 
 
 def compile_query(

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from penstock.sql.functions.aggregates import aggregate_functions
 from penstock.sql.parse import expression_nodes as x
-from penstock.sql.parse.nodes import Node, children
+from penstock.sql.parse.expression_nodes import Node, children
 
 __all__ = ["aggregates_in", "calls_in", "columns_in", "nodes_in", "substitute"]
 

@@ -39,7 +39,7 @@ from penstock.sql.types.numbers import (
     parse_double,
     parse_whole,
 )
-from penstock.sql.types.times import date_of, days_of, millis_of_day, time_of
+from penstock.sql.types.texts import date_of, days_of, millis_of_day, time_of
 
 __all__ = ["DelimitedRows", "join_fields", "split_fields"]
 

@@ -24,9 +24,9 @@ from penstock.sql.types import (
     SqlTypeError,
     SqlValueError,
 )
-from penstock.sql.types.nested_values import nested_conversion
+from penstock.sql.types.conversions import nested_conversion
 from penstock.sql.types.numbers import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN, decimal_text, double_text, to_decimal
-from penstock.sql.types.times import date_of, from_datetime, time_of
+from penstock.sql.types.texts import date_of, from_datetime, time_of
 
 __all__ = ["foreign_reader"]
 

@@ -73,7 +73,7 @@ def columns_of_model(model: ModelCodec) -> Columns:
     Times, decimals and UUIDs are STRING, as they are in JSON text.
     """
     from penstock.serde.formats.schema_text import SchemaText
-    from penstock.sql.formats.json_schema import json_columns
+    from penstock.sql.formats.json_sr_rows import json_columns
 
     try:
         columns = json_columns(
@@ -87,14 +87,14 @@ def columns_of_model(model: ModelCodec) -> Columns:
 def _columns(name: str, schema: SchemaText, properties: FormatProperties) -> Columns | None:
     single = SINGLE_KEY if properties.part == "key" else SINGLE_VALUE
     if name == "AVRO":
-        from penstock.sql.formats.avro_schema import avro_columns
+        from penstock.sql.formats.avro_rows import avro_columns
 
         return avro_columns(schema, unwrapped=not properties.wrapped, single=single)
     if name == "JSON_SR":
-        from penstock.sql.formats.json_schema import json_columns
+        from penstock.sql.formats.json_sr_rows import json_columns
 
         return json_columns(schema, unwrapped=not properties.wrapped, single=single)
-    from penstock.sql.formats.protobuf_schema import message_columns
+    from penstock.sql.formats.protobuf_rows import message_columns
 
     try:
         return message_columns(schema, properties.schema_full_name)

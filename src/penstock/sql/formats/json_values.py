@@ -1,10 +1,12 @@
-"""Parsed JSON to values of SQL types. What does not fit its type spoils the record."""
+"""Parsed JSON to values of SQL types, and values as Jackson writes them. What does not fit spoils the record."""
 
 from __future__ import annotations
 
 import json
-from base64 import b64decode
+import math
+from base64 import b64decode, b64encode
 from collections.abc import Callable
+from datetime import date, time
 from decimal import Decimal
 from json.encoder import encode_basestring
 from typing import Any
@@ -19,26 +21,30 @@ from penstock.sql.types import (
     STRING,
     TIME,
     TIMESTAMP,
+    ArrayType,
     DecimalType,
+    MapType,
     SqlType,
     SqlTypeError,
     SqlValueError,
+    StructType,
 )
-from penstock.sql.types.nested_values import nested_conversion
+from penstock.sql.types.conversions import nested_conversion
 from penstock.sql.types.numbers import (
     INT_MAX,
     INT_MIN,
     LONG_MAX,
     LONG_MIN,
     decimal_text,
+    double_text,
     parse_decimal,
     parse_double,
     parse_whole,
     rescale,
 )
-from penstock.sql.types.times import date_of, time_of
+from penstock.sql.types.texts import date_of, days_of, millis_of_day, time_of
 
-__all__ = ["exact", "json_reader", "parse_json", "pick"]
+__all__ = ["exact", "json_reader", "json_writer", "object_writer", "parse_json", "pick"]
 
 Read = Callable[[Any], Any]
 
@@ -103,9 +109,9 @@ def _reader(kind: SqlType) -> Read:
         return nested
     if isinstance(kind, DecimalType):
         return lambda value: exact(_number(value, kind), kind)
-    if kind not in PLAIN:
+    if kind not in READERS:
         raise SqlTypeError(f"{kind} has no JSON form")
-    return PLAIN[kind]
+    return READERS[kind]
 
 
 def _of(value: Any, expected: type, kind: SqlType) -> Any:
@@ -173,7 +179,7 @@ def _bytes(value: Any) -> bytes:
         raise SqlValueError(f"{value!r:.40} is not base64") from error
 
 
-PLAIN: dict[SqlType, Read] = {
+READERS: dict[SqlType, Read] = {
     BOOLEAN: _boolean,
     INTEGER: lambda value: _whole(value, INT_MIN, INT_MAX, INTEGER),
     BIGINT: lambda value: _whole(value, LONG_MIN, LONG_MAX, BIGINT),
@@ -183,4 +189,83 @@ PLAIN: dict[SqlType, Read] = {
     DATE: lambda value: date_of(_whole(value, INT_MIN, INT_MAX, DATE)),
     TIME: lambda value: time_of(_whole(value, INT_MIN, INT_MAX, TIME)),
     TIMESTAMP: lambda value: _whole(value, LONG_MIN, LONG_MAX, TIMESTAMP),
+}
+
+
+Write = Callable[[Any], str]
+
+
+def json_writer(kind: SqlType) -> Write:
+    """Return the function that writes values of a type as JSON.
+
+    >>> from decimal import Decimal
+    >>> json_writer(ArrayType(DecimalType(4, 2)))([Decimal("1.50"), None])
+    '[1.50,null]'
+    >>> json_writer(DOUBLE)(math.nan)
+    '"NaN"'
+    """
+    write = _writer(kind)
+    return lambda value: "null" if value is None else write(value)
+
+
+def object_writer(fields: list[tuple[str, SqlType]]) -> Callable[[Any], str]:
+    """Return the function that writes values in the order of fields as a JSON object."""
+    parts = [(f"{encode_basestring(name)}:", json_writer(kind)) for name, kind in fields]
+
+    def write(values: Any) -> str:
+        return "{" + ",".join([name + text(value) for (name, text), value in zip(parts, values, strict=True)]) + "}"
+
+    return write
+
+
+def _writer(kind: SqlType) -> Write:
+    match kind:
+        case DecimalType():
+            return decimal_text
+        case ArrayType(element):
+            item = json_writer(element)
+            return lambda values: "[" + ",".join([item(value) for value in values]) + "]"
+        case MapType(_, inner):
+            value = json_writer(inner)
+            return lambda entries: (
+                "{" + ",".join([f"{encode_basestring(str(k))}:{value(v)}" for k, v in entries.items()]) + "}"
+            )
+        case StructType(fields):
+            names = [field.name for field in fields]
+            inside = object_writer([(field.name, field.type) for field in fields])
+            return lambda row: inside([row.get(name) for name in names])
+    if kind not in WRITERS:
+        raise SqlTypeError(f"{kind} has no JSON form")
+    return WRITERS[kind]
+
+
+def _double_text(value: float) -> str:
+    if 1e-3 <= abs(value) < 1e7:
+        return repr(value)  # the same as Java's there
+    text = double_text(value)
+    return text if math.isfinite(value) else f'"{text}"'
+
+
+def _bytes_text(value: bytes) -> str:
+    return f'"{b64encode(value).decode()}"'
+
+
+def _days(value: date) -> str:
+    return str(days_of(value))
+
+
+def _millis(value: time) -> str:
+    return str(millis_of_day(value))
+
+
+WRITERS: dict[SqlType, Write] = {
+    BOOLEAN: lambda value: "true" if value else "false",
+    INTEGER: str,
+    BIGINT: str,
+    DOUBLE: _double_text,
+    STRING: encode_basestring,
+    BYTES: _bytes_text,
+    DATE: _days,
+    TIME: _millis,
+    TIMESTAMP: str,
 }

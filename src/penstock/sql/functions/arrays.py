@@ -1,14 +1,15 @@
-"""Functions of arrays."""
+"""Functions of arrays and maps, and those that call a lambda for each element or entry."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import zip_longest
 from typing import Any
 
 from penstock.sql.functions.registry import Family
 from penstock.sql.types import SqlValueError
 
-__all__ = ["ARRAYS", "element_key"]
+__all__ = ["ARRAYS", "LAMBDAS", "MAPS", "element_key"]
 
 ARRAYS = Family("arrays")
 MAX_SERIES = 10_000_000
@@ -181,3 +182,119 @@ def elt(position: int | None, *texts: str | None) -> str | None:
 def field(text: str | None, *texts: str | None) -> int:
     """The position of a text among others, 0 if it is not there."""
     return texts.index(text) + 1 if text is not None and text in texts else 0
+
+
+MAPS = Family("maps")
+EXAMPLE = "MAP('a' := 1, 'b' := 2)"
+
+
+@MAPS.scalar("MAP_KEYS(map MAP<K, V>) ARRAY<K>", examples=[(f"MAP_KEYS({EXAMPLE})", "ARRAY['a', 'b']")])
+def map_keys(entries: dict[Any, Any]) -> list[Any]:
+    """The keys of a map."""
+    return list(entries)
+
+
+@MAPS.scalar("MAP_VALUES(map MAP<K, V>) ARRAY<V>", examples=[(f"MAP_VALUES({EXAMPLE})", "ARRAY[1, 2]")])
+def map_values(entries: dict[Any, Any]) -> list[Any]:
+    """The values of a map."""
+    return list(entries.values())
+
+
+@MAPS.scalar(
+    "MAP_UNION(left MAP<K, V>, right MAP<K, V>) MAP<K, V>",
+    nulls=True,
+    examples=[("MAP_UNION(MAP('a' := 1), MAP('a' := 2))", "MAP('a' := 2)")],
+)
+def map_union(left: dict[Any, Any] | None, right: dict[Any, Any] | None) -> dict[Any, Any] | None:
+    """The entries of two maps, the second one's where both have a key; a null map counts as empty, two as null."""
+    return None if left is None and right is None else {**(left or {}), **(right or {})}
+
+
+@MAPS.scalar(
+    "AS_MAP(keys ARRAY<STRING>, values ARRAY<V>) MAP<STRING, V>",
+    examples=[("AS_MAP(ARRAY['a', 'b'], ARRAY[1, 2])", EXAMPLE)],
+)
+def as_map(keys: list[str], values: list[Any]) -> dict[str, Any]:
+    """A map of an array of keys and one of values; keys without a value have null."""
+    return dict(zip_longest(keys, values[: len(keys)]))
+
+
+@MAPS.scalar(
+    "ENTRIES(map MAP<STRING, V>, sorted BOOLEAN) ARRAY<STRUCT<K STRING, V V>>",
+    examples=[("ENTRIES(MAP('b' := 1), true)", "ARRAY[STRUCT(K := 'b', V := 1)]")],
+)
+def entries(map_: dict[str, Any], is_sorted: bool) -> list[dict[str, Any]]:  # noqa: FBT001  (an SQL argument)
+    """The entries of a map as structs with the fields K and V, by key if they are to be sorted."""
+    pairs = sorted(map_.items(), key=lambda pair: pair[0]) if is_sorted else list(map_.items())
+    return [{"K": key, "V": value} for key, value in pairs]
+
+
+LAMBDAS = Family("lambdas")
+
+
+@LAMBDAS.scalar(
+    "TRANSFORM(array ARRAY<T>, each (T) => R) ARRAY<R>",
+    examples=[("TRANSFORM(ARRAY[1, 2], x => x * 10)", "ARRAY[10, 20]")],
+)
+def transform(array: list[Any], each: Callable[[Any], Any]) -> list[Any]:
+    """An array of the results of a lambda for each element, or a map of new keys and values."""
+    return [each(value) for value in array]
+
+
+@LAMBDAS.scalar(
+    "TRANSFORM(map MAP<K, V>, key (K, V) => R, value (K, V) => S) MAP<R, S>",
+    examples=[("TRANSFORM(MAP('a' := 1), (k, v) => UCASE(k), (k, v) => v + 1)", "MAP('A' := 2)")],
+)
+def transform_map(
+    entries: dict[Any, Any], key: Callable[[Any, Any], Any], value: Callable[[Any, Any], Any]
+) -> dict[Any, Any]:
+    transformed: dict[Any, Any] = {}
+    for old_key, old_value in entries.items():
+        new_key = key(old_key, old_value)
+        if new_key in transformed:
+            raise SqlValueError(f"TRANSFORM makes the key {new_key!r} twice")
+        transformed[new_key] = value(old_key, old_value)
+    return transformed
+
+
+@LAMBDAS.scalar(
+    "FILTER(array ARRAY<T>, keep (T) => BOOLEAN) ARRAY<T>",
+    examples=[("FILTER(ARRAY[1, 2, 3], x => x > 1)", "ARRAY[2, 3]")],
+)
+def filter_(array: list[Any], keep: Callable[[Any], bool]) -> list[Any]:
+    """The elements of an array, or entries of a map, for which a lambda is true."""
+    return [value for value in array if _decided(keep(value))]
+
+
+@LAMBDAS.scalar("FILTER(map MAP<K, V>, keep (K, V) => BOOLEAN) MAP<K, V>")
+def filter_map(entries: dict[Any, Any], keep: Callable[[Any, Any], bool]) -> dict[Any, Any]:
+    return {key: value for key, value in entries.items() if _decided(keep(key, value))}
+
+
+def _decided(keep: bool | None) -> bool:  # noqa: FBT001  (a value)
+    if keep is None:
+        raise SqlValueError("the lambda of FILTER is null")
+    return keep
+
+
+@LAMBDAS.scalar(
+    "REDUCE(array ARRAY<T>, start S, step (S, T) => S) S",
+    nulls=True,
+    examples=[("REDUCE(ARRAY[1, 2, 3], 0, (sum, x) => sum + x)", "6")],
+)
+def reduce(array: list[Any] | None, start: Any, step: Callable[[Any, Any], Any]) -> Any:
+    """The result of a lambda called with its result so far and each element; the start where the array is null."""
+    if start is None:
+        return None
+    for value in array or []:
+        start = step(start, value)
+    return start
+
+
+@LAMBDAS.scalar("REDUCE(map MAP<K, V>, start S, step (S, K, V) => S) S", nulls=True)
+def reduce_map(entries: dict[Any, Any] | None, start: Any, step: Callable[[Any, Any, Any], Any]) -> Any:
+    if start is None:
+        return None
+    for key, value in (entries or {}).items():
+        start = step(start, key, value)
+    return start

@@ -9,7 +9,7 @@ from penstock.sql.functions.java_dates import date_pattern
 from penstock.sql.functions.registry import Family
 from penstock.sql.types import SqlValueError
 from penstock.sql.types.numbers import wrap_long
-from penstock.sql.types.times import (
+from penstock.sql.types.texts import (
     DAY_MS,
     date_of,
     days_of,

@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 
 from penstock.sql.types import SqlValueError
-from penstock.sql.types.times import zone
+from penstock.sql.types.texts import zone
 
 __all__ = ["DatePattern", "date_pattern"]
 

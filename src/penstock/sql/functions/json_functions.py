@@ -13,9 +13,9 @@ from typing import Any
 from penstock.base.json_depth import depth_of
 from penstock.sql.functions.registry import Family
 from penstock.sql.types import TIMESTAMP, SqlType, SqlValueError, StructType
-from penstock.sql.types.nested_values import nested_conversion
+from penstock.sql.types.conversions import nested_conversion
 from penstock.sql.types.numbers import decimal_text, double_text
-from penstock.sql.types.times import date_text, time_text, timestamp_text
+from penstock.sql.types.texts import date_text, time_text, timestamp_text
 
 __all__ = ["JSON_FUNCTIONS", "MISSING", "at_path", "parse_json", "write_json"]
 

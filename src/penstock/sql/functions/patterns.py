@@ -22,7 +22,7 @@ from penstock.sql.types import (
     StructType,
     sql_type,
 )
-from penstock.sql.types.coercion import as_decimal, common_type, widens
+from penstock.sql.types.conversions import as_decimal, common_type, widens
 from penstock.sql.types.sql_type import with_inner_types
 
 __all__ = [
@@ -30,8 +30,8 @@ __all__ = [
     "LambdaArgument",
     "LambdaPattern",
     "Match",
-    "SignatureParameter",
     "Signature",
+    "SignatureParameter",
     "Variable",
     "match",
 ]

@@ -9,16 +9,16 @@ from typing import Any, TypeVar
 from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.functions.patterns import Argument, LambdaArgument, Match, Signature, match
 from penstock.sql.types import NULL, SqlType, SqlTypeError, SqlValueError
-from penstock.sql.types.coercion import widening
+from penstock.sql.types.conversions import widening
 
 __all__ = [
     "COMPUTATION_ERRORS",
     "About",
     "Bound",
-    "FunctionExample",
     "Family",
-    "Overload",
+    "FunctionExample",
     "FunctionRegistry",
+    "Overload",
     "ScalarFunction",
 ]
 

@@ -1,4 +1,4 @@
-"""Functions of text, several of them of bytes too. Characters are Unicode's, where Java counts UTF-16 units."""
+"""Functions of text, masks, regular expressions and URLs. Characters are Unicode's, Java counts UTF-16 units."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import re
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
+from unicodedata import category
+from urllib.parse import quote_plus, unquote, unquote_plus
 
+from penstock.base.java_text.regex import compile_java, replacement
 from penstock.sql.functions.registry import Family
 from penstock.sql.types import SqlType, SqlValueError
 from penstock.sql.types.sql_type import base_name
 from penstock.sql.types.texts import text_function
 
-__all__ = ["STRINGS"]
+__all__ = ["MASKS", "REGEX", "STRINGS", "URLS"]
 
 STRINGS = Family("strings")
 MAX_LENGTH = 100_000_000  # of a padded text
@@ -241,3 +244,221 @@ def array_join(kinds: Sequence[SqlType]) -> Callable[..., str | None]:
         return (delimiter or "").join(map(write, array))
 
     return join
+
+
+MASKS = Family("masks")
+CHARACTERS = "upper STRING, lower STRING, digit STRING, other STRING"
+DEFAULTS = ("X", "x", "n", "-")
+
+
+KINDS = ("Lu", "Ll", "Nd")  # Unicode's categories of the first three masks
+
+
+def _hidden(text: str, masks: tuple[str | None, ...]) -> str:
+    """Return the text with the mask of each character's kind in its place; None keeps the characters of a kind."""
+    wrong = [mask for mask in masks if mask is not None and len(mask) != 1]
+    if wrong:
+        raise SqlValueError(f"a mask has exactly one character, unlike {wrong[0]!r}")
+    *of_kinds, other = masks or DEFAULTS
+    by_kind = dict(zip(KINDS, of_kinds, strict=True))
+    return "".join(by_kind.get(category(character), other) or character for character in text)
+
+
+@MASKS.scalar(
+    "MASK(text STRING) STRING",
+    f"MASK(text STRING, {CHARACTERS}) STRING",
+    nulls=True,
+    examples=[("MASK('My Test $123')", "'Xx-Xxxx--nnn'"), ("MASK('Ab1!', '*', NULL, '9', NULL)", "'*b9!'")],
+)
+def mask(text: str | None, *masks: str | None) -> str | None:
+    """A text with all characters hidden; a null among the masks keeps characters of its kind."""
+    return None if text is None else _hidden(text, masks)
+
+
+def _declare(name: str, meaning: str, cut: Callable[[str, int], tuple[str, str, str]], result: str) -> None:
+    def masked(text: str | None, count: int | None, *masks: str | None) -> Any:
+        if text is None or count is None:
+            return None
+        if count < 0:
+            raise SqlValueError(f"{name} needs a number of characters that is not negative: {count}")
+        before, middle, after = cut(text, min(count, len(text)))
+        return before + _hidden(middle, masks) + after
+
+    masked.__doc__ = meaning
+    MASKS.scalar(
+        f"{name}(text STRING, count INTEGER) STRING",
+        f"{name}(text STRING, count INTEGER, {CHARACTERS}) STRING",
+        nulls=True,
+        examples=[(f"{name}('My Test', 2)", result)],
+    )(masked)
+
+
+_declare("MASK_LEFT", "A text with its first characters hidden.", lambda t, n: ("", t[:n], t[n:]), "'Xx Test'")
+_declare(
+    "MASK_RIGHT",
+    "A text with its last characters hidden.",
+    lambda t, n: (t[: len(t) - n], t[len(t) - n :], ""),
+    "'My Texx'",
+)
+_declare(
+    "MASK_KEEP_LEFT",
+    "A text with all but its first characters hidden.",
+    lambda t, n: (t[:n], t[n:], ""),
+    "'My-Xxxx'",
+)
+_declare(
+    "MASK_KEEP_RIGHT",
+    "A text with all but its last characters hidden.",
+    lambda t, n: ("", t[: len(t) - n], t[len(t) - n :]),
+    "'Xx-Xxst'",
+)
+
+
+REGEX = Family("regular expressions")
+
+
+def _checked(pattern: str, group: int) -> None:
+    groups = compile_java(pattern).groups
+    if not 0 <= group <= groups:
+        raise SqlValueError(f"the expression {pattern!r} has {groups} groups, no group {group}")
+
+
+@REGEX.scalar(
+    "REGEXP_EXTRACT(pattern STRING, text STRING) STRING",
+    "REGEXP_EXTRACT(pattern STRING, text STRING, group INTEGER) STRING",
+    examples=[("REGEXP_EXTRACT('(.*) (.*)', 'hello there', 2)", "'there'")],
+)
+def regexp_extract(pattern: str, text: str, group: int = 0) -> str | None:
+    """The first part of a text that a regular expression matches, or one of its groups; null if none does."""
+    _checked(pattern, group)
+    match = compile_java(pattern).search(text)
+    return match[group] if match else None
+
+
+@REGEX.scalar(
+    "REGEXP_EXTRACT_ALL(pattern STRING, text STRING) ARRAY<STRING>",
+    "REGEXP_EXTRACT_ALL(pattern STRING, text STRING, group INTEGER) ARRAY<STRING>",
+    examples=[("REGEXP_EXTRACT_ALL('a.', 'abacad')", "ARRAY['ab', 'ac', 'ad']")],
+)
+def regexp_extract_all(pattern: str, text: str, group: int = 0) -> list[str | None]:
+    """All parts of a text that a regular expression matches, or one group of each."""
+    _checked(pattern, group)
+    return [match[group] for match in compile_java(pattern).finditer(text)]
+
+
+@REGEX.scalar(
+    "REGEXP_REPLACE(text STRING, pattern STRING, new STRING) STRING",
+    examples=[
+        ("REGEXP_REPLACE('baababaa', '(ab)+', 'xy')", "'baxyaa'"),
+        ("REGEXP_REPLACE('ab', 'a(b)', '$1a')", "'ba'"),
+    ],
+)
+def regexp_replace(text: str, pattern: str, new: str) -> str:
+    """A text with all parts replaced that a regular expression matches; ``$1`` stands for a group."""
+    return compile_java(pattern).sub(lambda match: replacement(new, match), text)
+
+
+@REGEX.scalar(
+    "REGEXP_SPLIT_TO_ARRAY(text STRING, pattern STRING) ARRAY<STRING>",
+    examples=[("REGEXP_SPLIT_TO_ARRAY('a1b22c', '[0-9]+')", "ARRAY['a', 'b', 'c']")],
+)
+def regexp_split_to_array(text: str, pattern: str) -> list[str]:
+    """The parts of a text between those that a regular expression matches."""
+    expression = compile_java(pattern)
+    parts: list[str] = []
+    at = 0
+    for match in expression.finditer(text):
+        if match.end() > 0:  # an empty match at the beginning is before all parts
+            parts.append(text[at : match.start()])
+            at = match.end()
+    parts.append(text[at:])
+    if expression.fullmatch("") and len(parts) > 1:  # it matches between all characters, so behind the last one too
+        while len(parts) > 1 and not parts[-1]:
+            parts.pop()
+    return parts
+
+
+URLS = Family("urls")
+EXAMPLE = "https://ann@example.org:8080/a/b?q=x%20y&n=1#top"
+URL = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?")
+ILLEGAL = re.compile(r"[\s<>\"{}|\\^`]|%(?![0-9A-Fa-f]{2})")
+HOST = re.compile(r"(?:[^@]*@)?(\[[0-9A-Fa-f:.]+\]|[^:\[\]]*)(?::([0-9]{0,9}))?")
+
+
+def _parts(url: str) -> tuple[str | None, str | None, str | None, str | None, str | None]:
+    match = URL.fullmatch(url)
+    if match is None or ILLEGAL.search(url):
+        raise SqlValueError(f"{url!r} is not a URL")
+    if match[1] is not None and match[2] is None and not match[3].startswith("/"):
+        return match[1], None, None, None, match[5]  # as mailto:ann@example.org, which has neither path nor query
+    return match[1], match[2], match[3], match[4], match[5]
+
+
+def _decoded(part: str | None) -> str | None:
+    return None if part is None else unquote(part)
+
+
+@URLS.scalar("URL_EXTRACT_PROTOCOL(url STRING) STRING", examples=[(f"URL_EXTRACT_PROTOCOL('{EXAMPLE}')", "'https'")])
+def url_extract_protocol(url: str) -> str | None:
+    """The protocol of a URL."""
+    return _parts(url)[0]
+
+
+@URLS.scalar("URL_EXTRACT_HOST(url STRING) STRING", examples=[(f"URL_EXTRACT_HOST('{EXAMPLE}')", "'example.org'")])
+def url_extract_host(url: str) -> str | None:
+    """The host of a URL."""
+    match = HOST.fullmatch(_parts(url)[1] or "")
+    return match[1] or None if match else None
+
+
+@URLS.scalar("URL_EXTRACT_PORT(url STRING) INTEGER", examples=[(f"URL_EXTRACT_PORT('{EXAMPLE}')", "8080")])
+def url_extract_port(url: str) -> int | None:
+    """The port of a URL; null if it names none."""
+    match = HOST.fullmatch(_parts(url)[1] or "")
+    return int(match[2]) if match and match[2] else None
+
+
+@URLS.scalar("URL_EXTRACT_PATH(url STRING) STRING", examples=[(f"URL_EXTRACT_PATH('{EXAMPLE}')", "'/a/b'")])
+def url_extract_path(url: str) -> str | None:
+    """The path of a URL."""
+    return _decoded(_parts(url)[2])
+
+
+@URLS.scalar("URL_EXTRACT_QUERY(url STRING) STRING", examples=[(f"URL_EXTRACT_QUERY('{EXAMPLE}')", "'q=x y&n=1'")])
+def url_extract_query(url: str) -> str | None:
+    """The query of a URL."""
+    return _decoded(_parts(url)[3])
+
+
+@URLS.scalar("URL_EXTRACT_FRAGMENT(url STRING) STRING", examples=[(f"URL_EXTRACT_FRAGMENT('{EXAMPLE}')", "'top'")])
+def url_extract_fragment(url: str) -> str | None:
+    """The fragment of a URL, which follows ``#``."""
+    return _decoded(_parts(url)[4])
+
+
+@URLS.scalar(
+    "URL_EXTRACT_PARAMETER(url STRING, name STRING) STRING",
+    examples=[(f"URL_EXTRACT_PARAMETER('{EXAMPLE}', 'n')", "'1'")],
+)
+def url_extract_parameter(url: str, name: str) -> str | None:
+    """A parameter of a URL's query; null if it is not there, empty if it has no value."""
+    query = url_extract_query(url)
+    for part in () if query is None else query.split("&"):
+        key, _, value = part.partition("=")
+        if key == name:
+            return value
+    return None
+
+
+@URLS.scalar("URL_ENCODE_PARAM(text STRING) STRING", examples=[("URL_ENCODE_PARAM('a b&c')", "'a+b%26c'")])
+def url_encode_param(text: str) -> str:
+    """A text as it may stand in the query of a URL."""
+    return quote_plus(text, safe="*").replace("~", "%7E")
+
+
+@URLS.scalar("URL_DECODE_PARAM(text STRING) STRING", examples=[("URL_DECODE_PARAM('a%20b%26c')", "'a b&c'")])
+def url_decode_param(text: str) -> str:
+    """A text out of the query of a URL."""
+    if re.search("%(?![0-9A-Fa-f]{2})", text):
+        raise SqlValueError(f"{text!r} is not encoded as a parameter")
+    return unquote_plus(text)

@@ -11,8 +11,7 @@ from typing import TypeVar
 
 from penstock.base.nearest_name import nearest_names, question
 from penstock.sql.parse.dialects import OTHER_WORDS
-from penstock.sql.parse.syntax_errors import Snag, excerpt, listed, syntax_error
-from penstock.sql.parse.tokens import RESERVED, SqlToken, TextPosition, TokenKind
+from penstock.sql.parse.tokens import RESERVED, Snag, SqlToken, TextPosition, TokenKind, excerpt, listed, syntax_error
 
 __all__ = ["MAX_DEPTH", "Cursor", "parsed"]
 

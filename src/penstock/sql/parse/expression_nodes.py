@@ -1,19 +1,18 @@
-"""Expressions as they are written."""
+"""Expressions and types as they are written."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from penstock.sql.parse.nodes import Node
-from penstock.sql.parse.type_nodes import TypeNode
+from penstock.sql.parse.tokens import NOWHERE, TextPosition
 
 __all__ = [
-    "ArithmeticOperator",
-    "ComparisonOperator",
-    "Expression",
     "ArithmeticNode",
+    "ArithmeticOperator",
     "ArrayLiteral",
+    "ArrayTypeNode",
     "BetweenNode",
     "BooleanLiteral",
     "CallNode",
@@ -21,10 +20,13 @@ __all__ = [
     "CastNode",
     "ColumnNode",
     "ComparisonNode",
+    "ComparisonOperator",
     "DecimalLiteral",
     "DoubleLiteral",
     "EntryNode",
+    "Expression",
     "FieldAccess",
+    "FieldType",
     "FieldValue",
     "InNode",
     "IntegerLiteral",
@@ -33,15 +35,93 @@ __all__ = [
     "LikeNode",
     "LogicalNode",
     "MapLiteral",
+    "MapTypeNode",
+    "NamedType",
+    "Node",
     "NotNode",
     "NullLiteral",
     "Star",
     "StringLiteral",
     "StructLiteral",
+    "StructTypeNode",
     "Subscript",
+    "TypeNode",
     "Unary",
     "When",
+    "children",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A part of a statement, as it is written.
+
+    Nodes are equal if they say the same, wherever they stand.
+
+    Attributes:
+        at: Where it begins.
+    """
+
+    at: TextPosition = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+
+
+def children(node: Node) -> Iterator[Node]:
+    """Yield the nodes right below a node, those in tuples included."""
+    for part in fields(node):
+        waiting = [getattr(node, part.name)] if part.name != "at" else []
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, Node):
+                yield value
+            elif isinstance(value, tuple):
+                waiting += reversed(value)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedType(Node):
+    """A type by its name: ``INT``, ``DECIMAL(4, 2)``, ``VARCHAR(STRING)``, a custom type.
+
+    Attributes:
+        name: The name; of unquoted ones in upper case.
+        parameters: Whole numbers, or the word STRING.
+    """
+
+    name: str
+    parameters: tuple[int | str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayTypeNode(Node):
+    """``ARRAY<item>``."""
+
+    item: TypeNode
+
+
+@dataclass(frozen=True, slots=True)
+class MapTypeNode(Node):
+    """``MAP<key, value>``."""
+
+    key: TypeNode
+    value: TypeNode
+
+
+@dataclass(frozen=True, slots=True)
+class FieldType(Node):
+    """A field of a struct type."""
+
+    name: str
+    type: TypeNode
+
+
+@dataclass(frozen=True, slots=True)
+class StructTypeNode(Node):
+    """``STRUCT<name type, ...>``."""
+
+    fields: tuple[FieldType, ...]
+
+
+TypeNode = NamedType | ArrayTypeNode | MapTypeNode | StructTypeNode
+
 
 ArithmeticOperator = Literal["+", "-", "*", "/", "%", "||"]
 ComparisonOperator = Literal["=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"]

@@ -1,23 +1,159 @@
-"""The grammar of expressions: a Pratt parser, in which each operator has a power and binds what has a higher one.
+"""The grammar of expressions, types and literals.
 
-    OR < AND < NOT < comparison, BETWEEN, IN, LIKE, IS < + - || < * / % < sign < -> [] < names, literals, calls, (...)
+OR < AND < NOT < comparison, BETWEEN, IN, LIKE, IS < + - || < * / % < sign < -> [] < names, literals, calls, (...)
 
 A comparison has no neighbour of its own rank: ``a = b = c`` is refused.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal, TypeVar, cast
 
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.cursor import Cursor
-from penstock.sql.parse.literals import literal_or_none, negative_number
-from penstock.sql.parse.syntax_errors import excerpt
-from penstock.sql.parse.tokens import SqlToken, TokenKind
-from penstock.sql.parse.types import type_node
+from penstock.sql.parse.expression_nodes import (
+    ArrayTypeNode,
+    FieldType,
+    MapTypeNode,
+    NamedType,
+    StructTypeNode,
+    TypeNode,
+)
+from penstock.sql.parse.tokens import SqlToken, TextPosition, TokenKind, excerpt
 
-__all__ = ["NOT", "POSTFIX", "POWERS", "PREDICATE", "SIGN", "SUM", "expression", "expressions", "value_expression"]
+__all__ = [
+    "NOT",
+    "POSTFIX",
+    "POWERS",
+    "PREDICATE",
+    "SIGN",
+    "SUM",
+    "LiteralNode",
+    "Number",
+    "expression",
+    "expressions",
+    "literal",
+    "literal_or_none",
+    "negative_number",
+    "type_node",
+    "value_expression",
+]
+
+Number = x.IntegerLiteral | x.DecimalLiteral | x.DoubleLiteral
+LiteralNode = Number | x.StringLiteral | x.BooleanLiteral | x.NullLiteral
+MAX_BIGINT = 2**63 - 1
+_NUMBERS = frozenset({TokenKind.INTEGER.value, TokenKind.DECIMAL.value, TokenKind.DOUBLE.value})
+
+
+def literal(cursor: Cursor) -> LiteralNode:
+    """Read a literal: a string, a number with or without sign, TRUE, FALSE or NULL."""
+    token = cursor.token
+    if cursor.accept("TRUE") or cursor.accept("FALSE"):
+        return x.BooleanLiteral(token.key == "TRUE", at=token.at)
+    if cursor.accept("NULL"):
+        return x.NullLiteral(at=token.at)
+    constant = negative_number(cursor) if token.key == "-" else literal_or_none(cursor)
+    if constant is None:
+        cursor.note(TokenKind.STRING.value)
+        cursor.note("a number")
+        raise cursor.unexpected()
+    return constant
+
+
+def literal_or_none(cursor: Cursor) -> Number | x.StringLiteral | None:
+    """Read a string or a number, if one stands here."""
+    token = cursor.token
+    if token.kind is TokenKind.STRING:
+        cursor.advance()
+        return x.StringLiteral(token.value, at=token.at)
+    if token.key in _NUMBERS:
+        cursor.advance()
+        return _number(cursor, token, "", token.at)
+    return None
+
+
+def negative_number(cursor: Cursor, *, taken: bool = False) -> Number | None:
+    """Read a number with a minus, if one stands here and the number does not begin a longer operand (``taken``)."""
+    if taken or cursor.following() not in _NUMBERS:
+        return None
+    at = cursor.expect("-").at
+    return _number(cursor, cursor.advance(), "-", at)
+
+
+def _number(cursor: Cursor, token: SqlToken, sign: str, at: TextPosition) -> Number:
+    text = sign + token.value
+    if token.kind is TokenKind.DECIMAL:
+        return x.DecimalLiteral(text, at=at)
+    if token.kind is TokenKind.DOUBLE:
+        if math.isinf(float(text)):
+            raise cursor.refused(at, f"Number overflows DOUBLE: {text[:40]}")
+        return x.DoubleLiteral(text, at=at)
+    digits = token.value.lstrip("0")
+    if len(digits) > 19 or not -MAX_BIGINT - 1 <= (value := int(text)) <= MAX_BIGINT:
+        shown = text if len(text) <= 40 else f"{text[:37]}..."
+        raise cursor.refused(
+            at, f"Invalid numeric literal: {shown}", "A BIGINT has 64 bits; write a DECIMAL with a point."
+        )
+    return x.IntegerLiteral(value, at=at)
+
+
+def type_node(cursor: Cursor) -> TypeNode:
+    """Read a type."""
+    cursor.enter()
+    at = cursor.token.at
+    node: TypeNode
+    opened = cursor.following() in ("<", "<>")
+    if opened and cursor.accept("ARRAY"):
+        cursor.expect("<")
+        node = ArrayTypeNode(type_node(cursor), at=at)
+        cursor.expect(">")
+    elif opened and cursor.accept("MAP"):
+        cursor.expect("<")
+        key = type_node(cursor)
+        cursor.expect(",")
+        node = MapTypeNode(key, type_node(cursor), at=at)
+        cursor.expect(">")
+    elif opened and cursor.accept("STRUCT"):
+        node = StructTypeNode(_fields(cursor), at=at)
+    else:
+        node = NamedType(cursor.name("a type"), _type_parameters(cursor), at=at)
+    cursor.leave()
+    return node
+
+
+def _fields(cursor: Cursor) -> tuple[FieldType, ...]:
+    if cursor.accept("<>"):
+        return ()
+    cursor.expect("<")
+    if cursor.accept(">"):
+        return ()
+    fields = [_struct_field(cursor)]
+    while cursor.accept(","):
+        fields.append(_struct_field(cursor))
+    cursor.expect(">")
+    return tuple(fields)
+
+
+def _struct_field(cursor: Cursor) -> FieldType:
+    at = cursor.token.at
+    return FieldType(cursor.name(), type_node(cursor), at=at)
+
+
+def _type_parameters(cursor: Cursor) -> tuple[int | str, ...]:
+    if not cursor.accept("("):
+        return ()
+    parameters = [_parameter(cursor)]
+    while cursor.accept(","):
+        parameters.append(_parameter(cursor))
+    cursor.expect(")")
+    return tuple(parameters)
+
+
+def _parameter(cursor: Cursor) -> int | str:
+    return "STRING" if cursor.accept("STRING") else cursor.whole_number()
+
 
 T = TypeVar("T")
 OR, AND, NOT, PREDICATE, SUM, PRODUCT, SIGN, POSTFIX = range(1, 9)

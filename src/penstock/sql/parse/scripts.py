@@ -7,18 +7,26 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from penstock.base.nearest_name import did_you_mean
-from penstock.sql.parse import commands
-from penstock.sql.parse.command_nodes import Define, Explain, Statement, Undefine
+from penstock.sql.parse import statements as grammar
 from penstock.sql.parse.cursor import Cursor, parsed
-from penstock.sql.parse.definitions import alter, create, drop, insert
 from penstock.sql.parse.dialects import OTHER_STATEMENTS
-from penstock.sql.parse.expression_nodes import Expression
+from penstock.sql.parse.expression_nodes import Expression, Node, children
 from penstock.sql.parse.expressions import expression
-from penstock.sql.parse.lexer import Comment, tokenize
-from penstock.sql.parse.nodes import Node, children
 from penstock.sql.parse.queries import query
-from penstock.sql.parse.syntax_errors import Snag, excerpt, listed, syntax_error
-from penstock.sql.parse.tokens import START, SqlToken, TextPosition, TokenKind
+from penstock.sql.parse.statement_nodes import Define, Explain, Statement, Undefine
+from penstock.sql.parse.statements import alter, create, drop, insert
+from penstock.sql.parse.tokens import (
+    START,
+    Comment,
+    Snag,
+    SqlToken,
+    TextPosition,
+    TokenKind,
+    excerpt,
+    listed,
+    syntax_error,
+    tokenize,
+)
 
 __all__ = [
     "MAX_HEIGHT",
@@ -219,18 +227,18 @@ _RULES: dict[str, Rule] = {
     "INSERT": insert,
     "DROP": drop,
     "ALTER": alter,
-    "TERMINATE": commands.steer,
-    "PAUSE": commands.steer,
-    "RESUME": commands.steer,
-    "SHOW": commands.show,
-    "LIST": commands.show,
-    "DESCRIBE": commands.describe,
+    "TERMINATE": grammar.steer,
+    "PAUSE": grammar.steer,
+    "RESUME": grammar.steer,
+    "SHOW": grammar.show,
+    "LIST": grammar.show,
+    "DESCRIBE": grammar.describe,
     "EXPLAIN": _explain,
-    "PRINT": commands.print_topic,
-    "SET": commands.set_property,
-    "UNSET": commands.set_property,
-    "DEFINE": commands.define,
-    "UNDEFINE": commands.define,
-    "ASSERT": commands.assertion,
+    "PRINT": grammar.print_topic,
+    "SET": grammar.set_property,
+    "UNSET": grammar.set_property,
+    "DEFINE": grammar.define,
+    "UNDEFINE": grammar.define,
+    "ASSERT": grammar.assertion,
 }
-_TEST_RULES: dict[str, Rule] = {**_RULES, "ASSERT": commands.test_assertion, "RUN": commands.run_script}
+_TEST_RULES: dict[str, Rule] = {**_RULES, "ASSERT": grammar.test_assertion, "RUN": grammar.run_script}

@@ -1,9 +1,14 @@
-"""Tokens, positions and the words of the language."""
+"""Text to tokens with exact positions, the words of the language, and syntax errors: place, caret, nearest keyword."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
+
+from penstock.errors import SqlSyntaxError
 
 __all__ = [
     "CLAUSES",
@@ -11,10 +16,16 @@ __all__ = [
     "NOWHERE",
     "RESERVED",
     "START",
-    "TokenKind",
-    "TextPosition",
+    "Comment",
+    "Snag",
     "SqlToken",
+    "TextPosition",
+    "TokenKind",
+    "excerpt",
+    "listed",
     "quoted",
+    "syntax_error",
+    "tokenize",
 ]
 
 
@@ -88,3 +99,182 @@ def quoted(name: str) -> str:
     if plain and name not in RESERVED and name not in EXPRESSION_WORDS:
         return name
     return "`" + name.replace("`", "``") + "`"
+
+
+WIDTH = 100  # characters of the line that are shown
+BEFORE = 60  # of these, at most so many before the caret
+
+
+@dataclass(frozen=True, slots=True)
+class Snag:
+    """A place where a text cannot be read on, and why.
+
+    Attributes:
+        at: The place.
+        reason: What is wrong, as a sentence without its full stop.
+        hint: What to do about it, if that can be said.
+        found: The text at that place.
+        expected: What could have stood there.
+    """
+
+    at: TextPosition
+    reason: str
+    hint: str = ""
+    found: str = ""
+    expected: tuple[str, ...] = ()
+
+
+def syntax_error(text: str, snag: Snag) -> SqlSyntaxError:
+    """Return the error for a snag in a text."""
+    at = snag.at
+    line, column = _line(text, at.offset)
+    shown, caret = _window(line, min(column, len(line)))
+    message = f"line {at.line}:{at.column}: syntax error: {snag.reason}\n  {shown}\n  {caret}"
+    facts = {"line": at.line, "column": at.column, "offset": at.offset}
+    return SqlSyntaxError(message, hint=snag.hint, **facts, found=snag.found, expected=snag.expected)
+
+
+def _line(text: str, offset: int) -> tuple[str, int]:
+    """Return the line that holds an offset, and the place of the offset in it."""
+    begin = text.rfind("\n", 0, offset) + 1
+    end = text.find("\n", offset)
+    return text[begin : end if end >= 0 else len(text)].rstrip("\r"), offset - begin
+
+
+def _window(line: str, column: int) -> tuple[str, str]:
+    """The part of a line around a column, and the line below it with a caret; tabs and the like become blanks."""
+    line = "".join(c if c.isprintable() else " " for c in line)
+    begin = max(0, column - BEFORE) if len(line) > WIDTH else 0
+    end = begin + WIDTH
+    left, right = "..." if begin else "", "..." if end < len(line) else ""
+    return f"{left}{line[begin:end]}{right}".rstrip(), " " * (len(left) + column - begin) + "^"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as a list in a sentence.
+
+    >>> listed(["FROM"]), listed(["','", "FROM", "a name"])
+    ('FROM', "',', FROM or a name")
+    """
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def excerpt(text: str) -> str:
+    """Return the text in at most 40 characters, all of which can be printed."""
+    text = "".join(c if c.isprintable() else " " for c in text)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+MAX_CHARACTERS = 4_000_000
+
+_TOKEN = re.compile(
+    r"""
+      (?P<space>[ \t\r\f\v\n\ufeff\u00a0]+)
+    | (?P<comment>--[^\n]*|/\*.*?\*/)
+    | (?P<DOUBLE>(?:\d++\.?\d*+|\.\d+)[eE][+-]?\d+)
+    | (?P<WORD>\d*[A-Za-z_][A-Za-z0-9_]*)
+    | (?P<STRING>'(?:[^']|'')*')
+    | (?P<QUOTED>`(?:[^`]|``)+`|"(?:[^"]|"")+")
+    | (?P<DECIMAL>\d+\.\d*|\.\d+)
+    | (?P<INTEGER>\d+)
+    | (?P<SYMBOL>->|=>|:=|<>|!=|<=|>=|\|\||/(?!\*)|[-+*%=<>()\[\],.;])
+    | (?P<VARIABLE>\$\{[^}\n]*\})
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_FRACTIONS = frozenset({TokenKind.DECIMAL, TokenKind.DOUBLE})
+_TAILS = re.compile(r"[A-Za-z0-9_]*")
+
+
+class Comment(NamedTuple):
+    """A comment as it is written, and where."""
+
+    text: str
+    at: TextPosition
+
+
+class Lexed(NamedTuple):
+    """A text in tokens (the last one is its end), and its comments."""
+
+    tokens: list[SqlToken]
+    comments: list[Comment]
+
+
+def tokenize(text: str, start: TextPosition = START) -> Lexed:
+    """Cut a text into tokens.
+
+    Args:
+        text: One statement or many.
+        start: The place of its first character in the whole; offsets count from zero all the same.
+
+    Raises:
+        SqlSyntaxError: A character that begins no token, a string, quoted name or comment without an end, a name
+            that begins with a fraction.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise syntax_error(
+            text[:80], Snag(start, f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read")
+        )
+    tokens: list[SqlToken] = []
+    comments: list[Comment] = []
+    line, offset, length = start.line, 0, len(text)
+    shift = start.column  # the column of a character is its offset + shift
+    match = _TOKEN.match
+    while offset < length:
+        token_match = match(text, offset)
+        if token_match is None:
+            _refuse(text, TextPosition(line, offset + shift, offset))
+        group, end = token_match.lastgroup, token_match.end()
+        if group != "space":
+            at = TextPosition(line, offset + shift, offset)
+            if group == "comment":
+                comments.append(Comment(token_match.group(), at))
+            else:
+                tokens.append(_token(group or "", token_match.group(), at, end))
+                if tokens[-1].kind in _FRACTIONS and (tail := _TAILS.match(text, end)) and tail.group():
+                    _refuse_tail(text, text[offset : tail.end()], at)
+        if group not in ("WORD", "SYMBOL") and (breaks := text.count("\n", offset, end)):
+            line += breaks
+            shift = -text.rfind("\n", offset, end)
+        offset = end
+    tokens.append(SqlToken(TokenKind.END.value, TokenKind.END, "", TextPosition(line, offset + shift, offset), offset))
+    return Lexed(tokens, comments)
+
+
+def _token(group: str, text: str, at: TextPosition, end: int) -> SqlToken:
+    if group == "WORD":
+        upper = text.upper()
+        return SqlToken(upper, TokenKind.WORD, upper, at, end)
+    if group == "SYMBOL":
+        return SqlToken(text, TokenKind.SYMBOL, text, at, end)
+    kind = TokenKind[group]
+    if kind is TokenKind.STRING or kind is TokenKind.QUOTED:
+        mark = text[0]
+        text = text[1:-1].replace(mark + mark, mark)
+    return SqlToken(kind.value, kind, text, at, end)
+
+
+def _refuse(text: str, at: TextPosition) -> NoReturn:
+    character = text[at.offset]
+    if character == "'":
+        reason, hint = "the string has no end", "Close it with '; a quote inside of a string is written twice."
+    elif character in '`"':
+        empty = text.startswith(character * 2, at.offset)
+        reason = "a quoted name is empty" if empty else "the quoted name has no end"
+        hint = "Write a name between the quotes." if empty else f"Close it with {character}."
+    elif text.startswith("/*", at.offset):
+        reason, hint = "the comment has no end", "Close it with */."
+    elif text.startswith("::", at.offset):
+        reason, hint = "the character : does not belong here", "Types are changed by CAST(x AS STRING)."
+    elif character == "$":
+        reason, hint = "a variable is written ${name}", "Quote a name that has a dollar sign: `$name`."
+    else:
+        shown = character if character.isprintable() else f"U+{ord(character):04X}"
+        reason, hint = f"the character {shown} does not belong here", "Quote a name that has such a character: `name`."
+    raise syntax_error(text, Snag(at, reason, hint=hint, found=character))
+
+
+def _refuse_tail(text: str, name: str, at: TextPosition) -> NoReturn:
+    reason = f"a name cannot begin with a fraction: {name}"
+    raise syntax_error(text, Snag(at, reason, hint=f"Quote it: `{name}`.", found=name))

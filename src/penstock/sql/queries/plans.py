@@ -1,20 +1,24 @@
-"""Frozen plans of transient queries, and their results: a header and rows."""
+"""Frozen plans of transient queries, their results, and ORDER BY, LIMIT and OFFSET over the rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from itertools import islice
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from penstock.sql.analyse.plans import Expression, PlanStep, QueryPlan
 from penstock.sql.analyse.transient import Origin
 from penstock.sql.catalog import Source, SourceColumn
+from penstock.sql.evaluate import compile_rows
+from penstock.sql.functions.evaluation_errors import EvaluationErrors
 
 __all__ = [
     "KeyLookup",
-    "PullLimits",
     "Lookup",
     "Order",
+    "PullLimits",
     "PullPlan",
     "PushPlan",
     "RangeLookup",
@@ -22,6 +26,8 @@ __all__ = [
     "Results",
     "Scan",
     "TransientPlan",
+    "limited",
+    "ordered",
 ]
 
 LIMIT_REACHED = "Limit Reached"
@@ -160,3 +166,46 @@ class Results:
     def schema(self) -> str:
         """Return the columns as text, as the header of a result has them."""
         return ", ".join(str(column) for column in self.columns)
+
+
+Item = TypeVar("Item")
+
+
+def ordered(
+    items: Iterable[Item], order: tuple[Order, ...], row: Callable[[Item], tuple[Any, ...]], errors: EvaluationErrors
+) -> Iterable[Item]:
+    """Sort items by expressions over their rows; equal ones stay in their order.
+
+    Args:
+        items: The items.
+        order: The expressions; without any the items stay as they are.
+        row: The row of an item.
+        errors: Counts the errors of the expressions.
+    """
+    if not order:
+        return items
+    keys = compile_rows([each.expression.typed for each in order], errors)
+    rows = [(keys(row(item)), item) for item in items]
+    for index, each in reversed(list(enumerate(order))):
+        present = [pair for pair in rows if pair[0][index] is not None]
+        null = [pair for pair in rows if pair[0][index] is None]
+        present.sort(key=lambda pair: _sort_key(pair[0][index]), reverse=each.descending)
+        rows = [*null, *present] if each.nulls_first else [*present, *null]
+    return [item for _, item in rows]
+
+
+def _sort_key(value: Any) -> Any:
+    """Return a value as one that sorts: NaN above all numbers, as in Java."""
+    if isinstance(value, float):
+        return (math.isnan(value), 0.0 if math.isnan(value) else value)
+    return value
+
+
+def limited(items: Iterable[Item], limits: PullLimits) -> Iterator[Item]:
+    """Return the items behind OFFSET, as many as LIMIT says.
+
+    >>> list(limited("abcde", PullLimits(2, 1)))
+    ['b', 'c']
+    """
+    end = None if limits.limit is None else limits.offset + limits.limit
+    return islice(items, limits.offset, end)

@@ -9,16 +9,27 @@ from typing import Any, Self
 
 from penstock.api.builder import StreamsBuilder
 from penstock.config import StreamsConfig
+from penstock.runtime.aggregate.windows import EMIT_INTERVAL as OF_WINDOWS
+from penstock.runtime.joins.unmatched import EMIT_INTERVAL as OF_JOINS
 from penstock.runtime.local_task import LocalTask
 from penstock.runtime.rows import RawRecord
 from penstock.serde.windowed import Windowed
 from penstock.sql.compile.queries import compile_results
 from penstock.sql.functions.evaluation_errors import EvaluationErrors
-from penstock.sql.queries.intervals import emit_intervals
-from penstock.sql.queries.ordering import ordered
-from penstock.sql.queries.plans import COMPLETED, LIMIT_REACHED, PushPlan, ResultRow, Results
+from penstock.sql.queries.plans import COMPLETED, LIMIT_REACHED, PushPlan, ResultRow, Results, ordered
 
-__all__ = ["TransientTask", "results_of_records", "rows_of_records"]
+__all__ = ["TransientTask", "emit_intervals", "results_of_records", "rows_of_records"]
+
+
+def emit_intervals(settings: Iterable[tuple[str, str]]) -> dict[str, int]:
+    """Return the intervals, in milliseconds, that a query's settings name.
+
+    >>> emit_intervals([("ksql.streams.__emit.interval.ms.kstreams.windowed.aggregation__", "0"), ("a", "b")])
+    {'__emit.interval.ms.kstreams.windowed.aggregation__': 0}
+    """
+    intervals = ((name.removeprefix("ksql.streams."), value) for name, value in settings)
+    return {name: int(value) for name, value in intervals if name in (OF_WINDOWS, OF_JOINS)}
+
 
 CLOCK_RECORDS = 500  # records between two looks at the clock while there is always another one
 SETTINGS = {"statestore.cache.max.bytes": 0, "deserialization.exception.handler": "continue"}

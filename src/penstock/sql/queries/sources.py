@@ -11,7 +11,7 @@ from penstock.serde.windowed import Window, Windowed
 from penstock.sql.analyse.reads import read
 from penstock.sql.catalog import Catalog, Source
 from penstock.sql.compile import source_serdes
-from penstock.sql.parse.query_nodes import NamedSource
+from penstock.sql.parse.statement_nodes import NamedSource
 from penstock.sql.queries.plans import PushPlan, ResultRow
 from penstock.sql.queries.push import TransientTask
 from penstock.sql.queries.stores import MaterializedRow

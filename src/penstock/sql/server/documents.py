@@ -1,4 +1,4 @@
-"""Answers to statements as ksqlDB's documents, by the kind of the statement."""
+"""Answers to statements, and errors, as ksqlDB's documents."""
 
 from __future__ import annotations
 
@@ -6,19 +6,85 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.base.secrets import shown
+from penstock.errors import ConfigError, PenstockError, SqlError
 from penstock.sql.analyse.statements import library_of
 from penstock.sql.catalog import Source
 from penstock.sql.parse import Parsed
-from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.results import Described, Explained, Listing, QueryStarted, StatementResult, Status
 from penstock.sql.session import SqlSession
-from penstock.sql.session.listing import errors_of
+from penstock.sql.session.describing import errors_of
 from penstock.sql.session.workspace import StatementScope
 from penstock.sql.types import ArrayType, DecimalType, MapType, SqlType, StructType
 from penstock.sql.types.sql_type import base_name
 
-__all__ = ["command_id", "described_type", "entity"]
+__all__ = ["BadRequestError", "RefusedStatementError", "document", "entity", "shown_refusal", "status_of"]
+
+BAD_REQUEST = 40000
+BAD_STATEMENT = 40001
+QUERY_ENDPOINT = 40002
+NOT_FOUND = 40400
+TOO_MANY = 42900
+SERVER_ERROR = 50000
+
+
+class BadRequestError(PenstockError):
+    """A request that the server cannot take.
+
+    Cause: A body that is not JSON, lacks a field, or has a value of another type; an id that the server does not know.
+
+    Remedy: Send what the message asks for; docs/sql/server.md has an example for each endpoint.
+    """
+
+    def __init__(self, message: str, code: int = BAD_REQUEST) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class RefusedStatementError(PenstockError):
+    """A statement of a request that was refused, with the answers of those before it.
+
+    Cause: The statement; the error that it holds has the reason.
+
+    Remedy: Correct the statement. Those before it have run.
+    """
+
+    def __init__(self, error: PenstockError, statement: str, entities: list[dict[str, Any]], code: int) -> None:
+        super().__init__(str(error))
+        self.statement = statement
+        self.entities = entities
+        self.code = code
+
+
+def document(error: PenstockError) -> dict[str, Any]:
+    """Return the document of an error.
+
+    >>> document(BadRequestError("no body"))["error_code"]
+    40000
+    """
+    if isinstance(error, RefusedStatementError):
+        details = {"statementText": error.statement, "entities": error.entities}
+        return {**_document("statement_error", error.code, error.message), **details}
+    if isinstance(error, BadRequestError):
+        return _document("generic_error", error.code, error.message)
+    if isinstance(error, SqlError | ConfigError):
+        return _document("statement_error", BAD_STATEMENT, str(error))
+    return _document("generic_error", SERVER_ERROR, str(error))
+
+
+def _document(kind: str, code: int, message: str) -> dict[str, Any]:
+    return {"@type": kind, "error_code": code, "message": message, "stackTrace": []}
+
+
+def status_of(problem: dict[str, Any]) -> int:
+    """Return the HTTP status of an error's document."""
+    return int(problem["error_code"]) // 100
+
+
+def shown_refusal(status: int, message: str) -> dict[str, Any]:
+    """Return the document of a request that is refused before it is looked at."""
+    return _document("generic_error", status * 100, message)
+
 
 Document = dict[str, Any]
 
@@ -44,13 +110,13 @@ def _entity(
 ) -> Document | None:
     statement = parsed.statement
     match result:
-        case Listing() if isinstance(statement, c.Show) and statement.what == "PROPERTIES":
+        case Listing() if isinstance(statement, s.Show) and statement.what == "PROPERTIES":
             return _properties(session, scope)
-        case Listing() if isinstance(statement, c.Show) and statement.what == "VARIABLES":
+        case Listing() if isinstance(statement, s.Show) and statement.what == "VARIABLES":
             return _variables(scope)
-        case Listing() if isinstance(statement, c.Show):
+        case Listing() if isinstance(statement, s.Show):
             return _LISTED[statement.what](session)
-        case Described(name=name) if isinstance(statement, c.Describe) and statement.kind == "SOURCE":
+        case Described(name=name) if isinstance(statement, s.Describe) and statement.kind == "SOURCE":
             return {"@type": "sourceDescription", "sourceDescription": _source(session.catalog.sources[name], session)}
         case Described():
             return _function(result)
@@ -64,12 +130,12 @@ def _entity(
     return None
 
 
-def _status(statement: c.Statement, text: str, query_id: str | None, number: int) -> Document | None:
-    if isinstance(statement, s.InsertValues | c.SetProperty | c.UnsetProperty | c.Define | c.Undefine):
+def _status(statement: s.Statement, text: str, query_id: str | None, number: int) -> Document | None:
+    if isinstance(statement, s.InsertValues | s.SetProperty | s.UnsetProperty | s.Define | s.Undefine):
         return None
-    if isinstance(statement, c.AssertTopic):
+    if isinstance(statement, s.AssertTopic):
         return {"@type": "assert_topic", "topicName": statement.topic, "exists": statement.exists}
-    if isinstance(statement, c.AssertSchema):
+    if isinstance(statement, s.AssertSchema):
         named = {"subject": statement.subject, "id": statement.schema_id}
         return {"@type": "assert_schema", **named, "exists": statement.exists}
     return {
@@ -80,7 +146,7 @@ def _status(statement: c.Statement, text: str, query_id: str | None, number: int
     }
 
 
-def command_id(statement: c.Statement) -> str:
+def command_id(statement: s.Statement) -> str:
     """Return the id of a command, by which `/status` finds it: kind, name, what it does.
 
     >>> from penstock.sql.parse import parse_statement
@@ -100,7 +166,7 @@ def command_id(statement: c.Statement) -> str:
             return f"type/{name}/create"
         case s.DropType(name=name):
             return f"type/{name}/drop"
-        case c.Steer(action=action, query_id=query_id):
+        case s.Steer(action=action, query_id=query_id):
             return f"{action.lower()}/{query_id or 'ALL'}/execute"
     return f"cluster/{type(statement).__name__}/alter"
 

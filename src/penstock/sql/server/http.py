@@ -1,22 +1,28 @@
-"""The routes, and the server of them behind `penstock.serving`'s guard."""
+"""The routes, rows of queries as text, rows that clients insert, and the server behind the guard."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.base.escapes import json_text
+from penstock.base.nearest_name import did_you_mean
+from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import EnvironmentProblemError, PenstockError
 from penstock.serde.plain import plain
 from penstock.serde.registry.model import BadDocumentError, parse_object
+from penstock.sql.analyse import InsertedRow
+from penstock.sql.catalog import Source
+from penstock.sql.formats.json_values import json_reader, json_writer, parse_json
 from penstock.sql.queries.answer import Answer
-from penstock.sql.server.inserting import acknowledged, split_body, target_of
-from penstock.sql.server.printed import Printed
-from penstock.sql.server.problems import BadRequestError, document, shown_refusal, status_of
-from penstock.sql.server.rows import ArrayForm, DelimitedForm, Form, ObjectForm, chunks
-from penstock.sql.server.service import SqlService
+from penstock.sql.queries.plans import ResultRow
+from penstock.sql.server.documents import BadRequestError, document, shown_refusal, status_of
+from penstock.sql.server.service import Printed, SqlService
+from penstock.sql.session import SqlSession
+from penstock.sql.session.changing import write_row
+from penstock.sql.types import SqlValueError
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -25,7 +31,222 @@ if TYPE_CHECKING:
 
     from penstock.serving import Certificate, HttpServer
 
-__all__ = ["CONTENT_TYPE", "application", "server"]
+__all__ = ["ArrayForm", "DelimitedForm", "Form", "ObjectForm", "application", "chunks", "server"]
+
+MOST_ROWS = 500  # in one chunk
+
+
+class Form(Protocol):
+    """The form of a result."""
+
+    content_type: str
+
+    def begin(self, answer: Answer) -> str:
+        """Return what stands before the rows."""
+        ...
+
+    def row(self, row: ResultRow, texts: list[str]) -> str:
+        """Return a row, whose values are JSON texts."""
+        ...
+
+    def end(self, answer: Answer) -> str:
+        """Return what stands behind the rows."""
+        ...
+
+    def failed(self, error: PenstockError) -> str:
+        """Return what stands in place of further rows after an error."""
+        ...
+
+
+class ObjectForm:
+    """A JSON array of objects with ``header``, ``row`` and ``finalMessage``: the form of `/query`."""
+
+    content_type = "application/vnd.ksql.v1+json"
+
+    def begin(self, answer: Answer) -> str:
+        header = {"queryId": answer.results.query_id, "schema": answer.results.schema()}
+        return f"[{_dumps({'header': header})}"
+
+    def row(self, row: ResultRow, texts: list[str]) -> str:
+        mark = ',"tombstone":true' if row.tombstone else ""
+        return f',\n{{"row":{{"columns":[{",".join(texts)}]{mark}}}}}'
+
+    def end(self, answer: Answer) -> str:
+        ended = answer.results.ended
+        return f",\n{_dumps({'finalMessage': ended})}]\n" if ended else "]\n"
+
+    def failed(self, error: PenstockError) -> str:
+        return f",\n{_dumps({'errorMessage': document(error)})}]\n"
+
+
+class DelimitedForm:
+    """A line with the names and types of the columns, then a JSON array a line: the form of `/query-stream`."""
+
+    content_type = "application/vnd.ksqlapi.delimited.v1"
+
+    def begin(self, answer: Answer) -> str:
+        return f"{_dumps(_columns(answer))}\n"
+
+    def row(self, row: ResultRow, texts: list[str]) -> str:
+        del row
+        return f"[{','.join(texts)}]\n"
+
+    def end(self, answer: Answer) -> str:
+        del answer
+        return ""
+
+    def failed(self, error: PenstockError) -> str:
+        return f"{_dumps(document(error))}\n"
+
+
+class ArrayForm:
+    """The lines of `DelimitedForm` as one JSON array."""
+
+    content_type = "application/json"
+
+    def begin(self, answer: Answer) -> str:
+        return f"[{_dumps(_columns(answer))}"
+
+    def row(self, row: ResultRow, texts: list[str]) -> str:
+        del row
+        return f",\n[{','.join(texts)}]"
+
+    def end(self, answer: Answer) -> str:
+        del answer
+        return "]\n"
+
+    def failed(self, error: PenstockError) -> str:
+        return f",\n{_dumps(document(error))}]\n"
+
+
+def _columns(answer: Answer) -> dict[str, object]:
+    columns = answer.results.columns
+    return {
+        "queryId": answer.results.query_id if answer.runs_on else None,
+        "columnNames": [column.name for column in columns],
+        "columnTypes": [str(column.type) for column in columns],
+    }
+
+
+def _dumps(content: object) -> str:
+    return json_text(content, separators=(",", ":"))
+
+
+def chunks(answer: Answer, form: Form) -> Iterator[str]:
+    """Yield a result as text; an empty text whenever no row comes for a while.
+
+    An error after the beginning becomes part of the text, as the status has been sent.
+    """
+    writers = [json_writer(column.type) for column in answer.results.columns]
+    lines: list[str] = []
+    rows = answer.rows()
+    first: list[ResultRow | None] = []
+    for row in rows:
+        first.append(row)
+        break  # an error of the first row is one of the request
+    yield form.begin(answer)
+    try:
+        for row in _both(first, rows):
+            if row is not None:
+                texts = [write(value) for write, value in zip(writers, row.values, strict=True)]
+                lines.append(form.row(row, texts))
+            if row is None or len(lines) >= MOST_ROWS:
+                yield "".join(lines)
+                lines.clear()
+    except PenstockError as error:
+        yield "".join([*lines, form.failed(error)])
+        return
+    yield "".join([*lines, form.end(answer)])
+
+
+def _both(first: list[ResultRow | None], rest: Iterator[ResultRow | None]) -> Iterator[ResultRow | None]:
+    yield from first
+    yield from rest
+
+
+def split_body(body: bytes) -> tuple[dict[str, Any], list[bytes]]:
+    """Return the arguments in the first line of a body, and the lines of its rows.
+
+    Raises:
+        BadRequestError: The first line is not a JSON object.
+    """
+    first, *rest = [line for line in body.splitlines() if line.strip()] or [b""]
+    try:
+        arguments = parse_object(first)
+    except BadDocumentError as error:
+        raise BadRequestError(f"the first line of the body has the target of the rows, and is {error}") from error
+    if not isinstance(arguments.get("target"), str):
+        raise BadRequestError('the first line of the body names no target, as in {"target": "CLICKS"}')
+    return arguments, rest
+
+
+def target_of(name: str, session: SqlSession) -> Source:
+    """Return the stream or table of a name, in any case unless it is in backticks.
+
+    Raises:
+        BadRequestError: There is none, or its rows cannot be written.
+    """
+    plain = name[1:-1] if len(name) > 1 and name[0] == name[-1] == "`" else name.upper()
+    source = session.catalog.sources.get(plain)
+    if source is None:
+        meant = did_you_mean(plain, session.catalog.sources)
+        raise BadRequestError(
+            f"Cannot insert values into an unknown stream/table: {plain}" + (f". {meant}" if meant else "")
+        )
+    for wrong, why in (
+        (source.read_only, "read-only"),
+        (source.headers, "of header columns"),
+        (source.window, "windowed"),
+    ):
+        if wrong:
+            raise BadRequestError(f"{plain} is {why}, and takes no rows")
+    return source
+
+
+def acknowledged(source: Source, lines: list[bytes], session: SqlSession) -> Iterator[dict[str, Any]]:
+    """Write rows, and yield an acknowledgement for each; it ends with the first that is refused."""
+    readers = {column.name: json_reader(column.type) for column in source.columns}
+    for number, line in enumerate(lines):
+        try:
+            write_row(session.log, _row(source, _values(line, source, readers)), session.settings.app)
+        except PenstockError as error:
+            yield {**document(error), "status": "error", "seq": number}
+            return
+        yield {"status": "ok", "seq": number}
+
+
+def _values(line: bytes, source: Source, readers: dict[str, Callable[[Any], Any]]) -> dict[str, Any]:
+    """Return the values of a row by column, decimals exact.
+
+    Raises:
+        BadRequestError: The line is not an object, names an unknown column, or a value does not fit its column.
+    """
+    try:
+        parse_object(line)  # within its limits
+    except BadDocumentError as error:
+        raise BadRequestError(f"a row is a JSON object by column, and this one is {error}") from error
+    row = {}
+    for name, value in parse_json(line.decode()).items():
+        plain = name[1:-1] if len(name) > 1 and name[0] == name[-1] == "`" else name
+        plain = plain if plain in readers else plain.upper()
+        if plain not in readers:
+            raise BadRequestError(f"{source.name} has no column {name}; its columns are {', '.join(sorted(readers))}")
+        try:
+            row[plain] = readers[plain](value)
+        except (SqlValueError, ArithmeticError, RecursionError) as error:
+            kind = next(column.type for column in source.columns if column.name == plain)
+            raise BadRequestError(f"the value of column {plain} is not {with_article(str(kind))}: {error}") from error
+    return row
+
+
+def _row(source: Source, row: dict[str, Any]) -> InsertedRow:
+    pairs = [(column, row.get(column.name)) for column in source.columns]
+    key = tuple(value for column, value in pairs if column.is_key)
+    if source.is_table and any(value is None for value in key):
+        raise BadRequestError("a row of a table has a value for each column of the primary key")
+    values = tuple(value for column, value in pairs if column.role == "VALUE")
+    return InsertedRow(source, key if any(value is not None for value in key) else None, values, None)
+
 
 CONTENT_TYPE = "application/json"
 BODIES = frozenset({"application/x-www-form-urlencoded", DelimitedForm.content_type, ""})

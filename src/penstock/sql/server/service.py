@@ -1,35 +1,89 @@
-"""What the endpoints do, over one session: statements one request after the other, queries side by side."""
+"""What the endpoints do, over one session: statements one after the other, queries and PRINT side by side."""
 
 from __future__ import annotations
 
+import datetime as dt
+import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.base.version import __version__
 from penstock.errors import ConfigError, PenstockError, SqlSyntaxError
+from penstock.sql.catalog import Catalog
 from penstock.sql.parse import Parsed, parse_script
-from penstock.sql.parse import command_nodes as c
-from penstock.sql.parse.query_nodes import Query
+from penstock.sql.parse import statement_nodes as s
+from penstock.sql.parse.statement_nodes import Query
 from penstock.sql.queries import answer
 from penstock.sql.queries.answer import Answer
 from penstock.sql.results import Stream
-from penstock.sql.server.documents import entity
-from penstock.sql.server.printed import Printed
-from penstock.sql.server.problems import (
+from penstock.sql.server.documents import (
     BAD_STATEMENT,
     NOT_FOUND,
     QUERY_ENDPOINT,
     TOO_MANY,
     BadRequestError,
     RefusedStatementError,
+    entity,
 )
 from penstock.sql.session import SqlSession
 from penstock.sql.session.session_settings import check_setting
 from penstock.sql.session.workspace import StatementScope
 
-__all__ = ["SqlService"]
+__all__ = ["Printed", "SqlService"]
+
+UNKNOWN = "text, or bytes in hexadecimal"
+
+
+class Printed:
+    """The records of a topic as text.
+
+    Args:
+        topic: The topic.
+        stream: The result of the statement.
+        catalog: The streams and tables, of which the first over the topic says how its records are read.
+    """
+
+    content_type = "text/plain; charset=utf-8"
+    runs_on = True
+
+    def __init__(self, topic: str, stream: Stream, catalog: Catalog) -> None:
+        self.query_id = f"print_{secrets.token_hex(8)}"
+        self._stream = stream
+        source = next((each for each in catalog.sources.values() if each.topic == topic), None)
+        forms = (UNKNOWN, UNKNOWN) if source is None else (source.key_format.name, source.value_format.name)
+        self._formats = f"Key format: {forms[0]}\nValue format: {forms[1]}\n"
+
+    def chunks(self) -> Iterator[str]:
+        """Yield the lines; an empty text whenever no record comes for a while."""
+        yield self._formats
+        for row in self._stream.rows:
+            yield "" if row is None else _line(row)
+
+    def stop(self) -> None:
+        """End the lines; from any thread, and more than once."""
+        self._stream.close()
+
+
+def _line(row: tuple[Any, ...]) -> str:
+    r"""Return a record as ksqlDB prints it.
+
+    >>> _line((1000, None, '{"A": 1}', 0, 5))
+    'rowtime: 1970/01/01 00:00:01.000 Z, key: <null>, value: {"A": 1}, partition: 0\n'
+    """
+    time, key, value, partition, _ = row
+    key, value = ("<null>" if part is None else part for part in (key, value))
+    return f"rowtime: {_time(time)}, key: {key}, value: {value}, partition: {partition}\n"
+
+
+def _time(milliseconds: int) -> str:
+    try:
+        at = dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{milliseconds} ms"
+    return f"{at:%Y/%m/%d %H:%M:%S}.{milliseconds % 1000:03d} Z"
+
 
 MOST_COMMANDS = 10_000  # whose status is kept
 Document = dict[str, Any]
@@ -74,7 +128,7 @@ class SqlService:
 
     def _statement(self, parsed: Parsed, scope: StatementScope) -> list[Document]:
         statement = parsed.statement
-        if isinstance(statement, Query | c.Print):
+        if isinstance(statement, Query | s.Print):
             raise BadRequestError(
                 "SELECT and PRINT queries must use the /query endpoint. Send them there, or to /query-stream.",
                 QUERY_ENDPOINT,
@@ -112,7 +166,7 @@ class SqlService:
         if len(parsed) != 1:
             raise BadRequestError(f"Expected exactly one KSQL statement; found {len(parsed)} instead", BAD_STATEMENT)
         statement = parsed[0].statement
-        is_print = isinstance(statement, c.Print) and field == "ksql"
+        is_print = isinstance(statement, s.Print) and field == "ksql"
         if not (is_print or isinstance(statement, Query)):
             raise RefusedStatementError(
                 BadRequestError("Statement type is not supported on this endpoint: send it to /ksql."),
@@ -140,7 +194,7 @@ class SqlService:
     def _started(self, parsed: Parsed, settings: Mapping[str, str]) -> Answer | Printed:
         if isinstance(parsed.statement, Query):
             return answer(parsed.statement, parsed.text, self.session, settings)
-        assert isinstance(parsed.statement, c.Print)  # noqa: S101 - dispatched by these
+        assert isinstance(parsed.statement, s.Print)  # noqa: S101 - dispatched by these
         (stream,) = self.session.execute(f"{parsed.text};")
         assert isinstance(stream, Stream)  # noqa: S101 - of PRINT
         return Printed(parsed.statement.topic, stream, self.session.catalog)

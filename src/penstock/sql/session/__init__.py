@@ -1,6 +1,6 @@
 """Sessions: statements against a catalog that lasts, and the queries that run for them.
 
-A walk along one statement: `session` parses and dispatches, `changing`, `listing`, `describing` and the others do one
+A walk along one statement: `session` parses and dispatches, `changing`, `describing` and `topic_statements` do one
 family of statements each over a `workspace`; `journal` keeps the statements in the log, `running` runs queries as
 applications.
 """

@@ -1,21 +1,29 @@
-"""Statements that change the catalog, topics or queries: what they do beside the catalog."""
+"""Statements that change the catalog, topics, queries or rows: what they do beside the catalog."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.base.clock import unix_ms
 from penstock.base.nearest_name import did_you_mean
 from penstock.errors import CheckpointMismatchError, PenstockError, SqlError
-from penstock.sql.analyse import QueryPlan, apply, refusal
-from penstock.sql.analyse.replacing import has_state, obstacles
+from penstock.log.base import TopicLog
+from penstock.serde.headers import bound, configured
+from penstock.serde.partitioner import partition_for
+from penstock.sql.analyse import InsertedRow, QueryPlan, apply, refusal
+from penstock.sql.analyse.plans import has_state, obstacles
 from penstock.sql.catalog import Catalog
+from penstock.sql.compile import source_serdes
 from penstock.sql.parse import Parsed
-from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.results import QueryStarted, StatementResult, Status
 from penstock.sql.session.running import QueryRunner, topology_of
 from penstock.sql.session.session_settings import check_setting, has_effect
 from penstock.sql.session.stream_topics import delete_topic, ensure_sink, ensure_source
 from penstock.sql.session.workspace import Workspace
-from penstock.sql.session.writing import write_row
 
 __all__ = [
     "change",
@@ -27,7 +35,34 @@ __all__ = [
     "of_session",
     "set_property",
     "steer",
+    "write_row",
 ]
+
+
+def write_row(log: TopicLog, row: InsertedRow, app: Mapping[str, Any]) -> None:
+    """Write a row as a record of its topic.
+
+    Args:
+        log: The log.
+        row: The row.
+        app: Settings of applications, such as those of the registry.
+
+    Raises:
+        PenstockError: The format cannot hold the values, or there is no such topic.
+    """
+    topic = row.source.topic
+    serdes = (configured(serde, app) for serde in source_serdes(row.source))
+    key_serde, value_serde = (bound(serde, topic, part) for serde, part in zip(serdes, ("key", "value"), strict=True))
+    key, value = key_serde.serialize(row.key), value_serde.serialize(row.value)
+    count = log.partitions(topic)
+    now = unix_ms()
+    columns = {
+        "timestamp": pa.array([now if row.timestamp is None else row.timestamp], pa.int64()),
+        "key": pa.array([key], pa.large_binary()),
+        "value": pa.array([value], pa.large_binary()),
+    }
+    target = partition_for(key, count) if key is not None else now % count
+    log.append(topic, target, pa.RecordBatch.from_pydict(columns))
 
 
 def change(parsed: Parsed, work: Workspace) -> StatementResult:
@@ -154,7 +189,7 @@ def drop(parsed: Parsed, work: Workspace) -> StatementResult:
 def steer(parsed: Parsed, work: Workspace) -> StatementResult:
     """Do TERMINATE, PAUSE and RESUME of one query or all."""
     work.require_changes()
-    assert isinstance(parsed.statement, c.Steer)  # noqa: S101 - dispatched by this type
+    assert isinstance(parsed.statement, s.Steer)  # noqa: S101 - dispatched by this type
     statement = parsed.statement
     if statement.query_id is not None and statement.query_id not in work.queries:
         hint = did_you_mean(statement.query_id, work.queries) or "SHOW QUERIES lists the queries."
@@ -185,8 +220,8 @@ def steer(parsed: Parsed, work: Workspace) -> StatementResult:
 def set_property(parsed: Parsed, work: Workspace) -> StatementResult:
     """Do SET, UNSET and ALTER SYSTEM: for the queries that the session, or with SET the request, makes from now on."""
     statement = parsed.statement
-    assert isinstance(statement, c.SetProperty | c.UnsetProperty | s.AlterSystem)  # noqa: S101 - dispatched by these
-    if isinstance(statement, c.UnsetProperty):
+    assert isinstance(statement, s.SetProperty | s.UnsetProperty | s.AlterSystem)  # noqa: S101 - dispatched by these
+    if isinstance(statement, s.UnsetProperty):
         return of_session(parsed, work)
     try:
         check_setting(statement.name, statement.value)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.engines.spark.session import SparkApplication
     from penstock.topology.topology import Topology
 
-__all__ = ["DROPPED", "SessionQuery", "QueryRunner", "topology_of"]
+__all__ = ["DROPPED", "QueryRunner", "SessionQuery", "topology_of"]
 
 _log = own_logger(__name__)
 STOP_MS = 30_000
@@ -248,6 +248,6 @@ class QueryRunner:
 
 def _topics(plan: QueryPlan) -> set[str]:
     """Return the topics that a query reads."""
-    from penstock.sql.analyse.walking import reads_of
+    from penstock.sql.analyse.plans import reads_of
 
     return {read.source.topic for read in reads_of(plan)}

@@ -14,12 +14,11 @@ from penstock.sql.analyse import Applied, QueryPlan, apply, located, refusal
 from penstock.sql.catalog import Catalog
 from penstock.sql.compile import compile_query
 from penstock.sql.parse import Parsed, parse_script
-from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse import statement_nodes as s
-from penstock.sql.session.inferring import inference
+from penstock.sql.session.changing import write_row
 from penstock.sql.session.session_settings import SessionSettings
 from penstock.sql.session.stream_topics import ensure_sink, ensure_source
-from penstock.sql.session.writing import write_row
+from penstock.sql.session.workspace import inference
 
 if TYPE_CHECKING:
     from penstock.topology.topology import Topology
@@ -28,7 +27,7 @@ __all__ = ["Script"]
 
 DONE = (
     s.CreateSource, s.CreateAs, s.InsertInto, s.InsertValues, s.DropSource, s.AlterSource, s.CreateType, s.DropType,
-    c.SetProperty, c.UnsetProperty, c.Define, c.Undefine,
+    s.SetProperty, s.UnsetProperty, s.Define, s.Undefine,
 )  # fmt: skip
 
 

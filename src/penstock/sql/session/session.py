@@ -13,14 +13,13 @@ from penstock.log.open import open_log
 from penstock.sql.analyse import located, refusal
 from penstock.sql.catalog import Catalog
 from penstock.sql.parse import Parsed, parse_script
-from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse import statement_nodes as s
-from penstock.sql.parse.query_nodes import Query as QueryNode
+from penstock.sql.parse.statement_nodes import Query as QueryNode
 from penstock.sql.parse.tokens import quoted
-from penstock.sql.queries import select
-from penstock.sql.queries.committed import CommittedQueries
+from penstock.sql.queries import answer
+from penstock.sql.queries.host import CommittedQueries
 from penstock.sql.results import Rows, StatementResult
-from penstock.sql.session import asserting, changing, describing, explaining, listing, printing
+from penstock.sql.session import changing, describing, topic_statements
 from penstock.sql.session.journal import JournalEntry
 from penstock.sql.session.running import SessionQuery
 from penstock.sql.session.session_settings import SessionSettings
@@ -40,21 +39,21 @@ HANDLERS: dict[type, Handler] = {
     s.AlterSystem: changing.set_property,
     s.CreateType: changing.change,
     s.DropType: changing.change,
-    c.Steer: changing.steer,
-    c.SetProperty: changing.set_property,
-    c.UnsetProperty: changing.set_property,
-    c.Define: changing.of_session,
-    c.Undefine: changing.of_session,
-    c.Show: listing.show,
-    c.Describe: describing.describe,
-    c.DescribeAll: describing.describe_all,
-    c.Explain: explaining.explain,
-    c.Print: printing.print_topic,
-    c.AssertTopic: asserting.assert_topic,
-    c.AssertSchema: asserting.assert_schema,
-    c.AssertValues: asserting.assert_of_tests,
-    c.AssertTombstone: asserting.assert_of_tests,
-    c.AssertSource: asserting.assert_of_tests,
+    s.Steer: changing.steer,
+    s.SetProperty: changing.set_property,
+    s.UnsetProperty: changing.set_property,
+    s.Define: changing.of_session,
+    s.Undefine: changing.of_session,
+    s.Show: describing.show,
+    s.Describe: describing.describe,
+    s.DescribeAll: describing.describe_all,
+    s.Explain: describing.explain,
+    s.Print: topic_statements.print_topic,
+    s.AssertTopic: topic_statements.assert_topic,
+    s.AssertSchema: topic_statements.assert_schema,
+    s.AssertValues: topic_statements.assert_of_tests,
+    s.AssertTombstone: topic_statements.assert_of_tests,
+    s.AssertSource: topic_statements.assert_of_tests,
 }
 
 
@@ -182,7 +181,7 @@ class SqlSession:
 
     def _located(self, text: str, parsed: Parsed) -> list[StatementResult]:
         try:
-            if isinstance(parsed.statement, c.RunScript):
+            if isinstance(parsed.statement, s.RunScript):
                 return self._script(parsed.statement)
             return [self._one(parsed)]
         except SqlSyntaxError:
@@ -190,7 +189,7 @@ class SqlSession:
         except SqlError as error:
             raise located(text, error, parsed.at) from error
 
-    def _script(self, statement: c.RunScript) -> list[StatementResult]:
+    def _script(self, statement: s.RunScript) -> list[StatementResult]:
         if self._scripts >= MOST_SCRIPTS:
             raise refusal(statement.at, f"RUN SCRIPT: more than {MOST_SCRIPTS} scripts run each other")
         path = Path(statement.path).expanduser()
@@ -212,7 +211,7 @@ class SqlSession:
     def _one(self, parsed: Parsed) -> StatementResult:
         statement = parsed.statement
         if isinstance(statement, QueryNode):
-            return select(statement, parsed.text, self)
+            return answer(statement, parsed.text, self)
         handler = HANDLERS.get(type(statement))
         if handler is None:
             raise refusal(
@@ -298,7 +297,7 @@ def _kept(work: Workspace) -> Iterator[tuple[JournalEntry, Parsed]]:
             case s.InsertInto():
                 if parsed.text in inserts:
                     yield entry, parsed
-            case c.Steer(action="PAUSE", query_id=str(query_id)):
+            case s.Steer(action="PAUSE", query_id=str(query_id)):
                 if query_id in work.paused:
                     yield entry, parsed
 

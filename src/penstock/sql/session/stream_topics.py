@@ -10,9 +10,8 @@ from penstock.errors import UnknownTopicError
 from penstock.log.base import TopicLog
 from penstock.log.ensure_topic import ensure_topic
 from penstock.sql.analyse import refusal
-from penstock.sql.analyse.plans import Aggregate, QueryPlan
+from penstock.sql.analyse.plans import Aggregate, QueryPlan, steps_below
 from penstock.sql.analyse.properties import Properties
-from penstock.sql.analyse.walking import steps_below
 from penstock.sql.catalog import Source
 from penstock.sql.parse import statement_nodes as s
 

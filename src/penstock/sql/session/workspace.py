@@ -1,10 +1,10 @@
-"""What the statements of a session work on: log, catalog, journal, running queries."""
+"""What the statements of a session work on: log, catalog, journal, running queries, columns of a registry."""
 
 from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,18 +13,36 @@ from penstock.base.log_lines import own_logger
 from penstock.errors import FencedError, InvalidStateError, PenstockError, SqlError
 from penstock.log.base import TopicLog
 from penstock.log.lease_keeper import LeaseKeeper
+from penstock.serde.schemas.schema_settings import REGISTRY_PREFIXES
 from penstock.sql.analyse import Applied, apply
-from penstock.sql.catalog import Catalog
+from penstock.sql.catalog import Catalog, DataFormat
+from penstock.sql.compile.serdes import format_properties
+from penstock.sql.formats import inferred_columns
 from penstock.sql.parse import Parsed, parse_script
-from penstock.sql.parse.command_nodes import Steer
-from penstock.sql.parse.lexer import tokenize
-from penstock.sql.session.inferring import inference
+from penstock.sql.parse.statement_nodes import Steer
+from penstock.sql.parse.tokens import tokenize
 from penstock.sql.session.journal import JournalEntry, StatementJournal
 from penstock.sql.session.running import QueryRunner, SessionQuery
 from penstock.sql.session.session_settings import SessionSettings
 from penstock.sql.session.stream_topics import known_topics
+from penstock.sql.types import SqlType
 
-__all__ = ["StatementScope", "Workspace"]
+__all__ = ["StatementScope", "Workspace", "inference"]
+
+Infer = Callable[[str, str, DataFormat], Sequence[tuple[str, SqlType]] | None]
+
+
+def inference(app: Mapping[str, Any]) -> Infer | None:
+    """Make the function that finds the columns of a topic's keys or values; None without a registry in the settings."""
+    registry = {name: str(value) for name, value in app.items() if name.startswith(REGISTRY_PREFIXES)}
+    if "schema.registry.url" not in registry:
+        return None
+
+    def infer(topic: str, part: str, form: DataFormat) -> Sequence[tuple[str, SqlType]] | None:
+        return inferred_columns(form.name, topic, replace(format_properties(form, part), registry=registry))
+
+    return infer
+
 
 _log = own_logger(__name__)
 LEASE_MS = 30_000

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from penstock.sql.testing.cases import SqlCase, case_of_files, load_cases
-from penstock.sql.testing.engine import CaseOutcome, run_case
-from penstock.sql.testing.rest import run_rest_case
+from penstock.sql.testing.engine import CaseOutcome, run_case, run_rest_case
 from penstock.sql.testing.script_tests import ScriptOutcome, ScriptTest, load_script_tests, run_script_test
 
 __all__ = [
-    "SqlCase",
     "CaseOutcome",
     "ScriptOutcome",
     "ScriptTest",
+    "SqlCase",
     "case_of_files",
     "load_cases",
     "load_script_tests",

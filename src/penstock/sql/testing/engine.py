@@ -1,34 +1,126 @@
-"""Run a case: its statements against a catalog, its inputs through the queries one after the other, then compare."""
+"""Run a case: its statements, inputs and queries, then compare by the rules of ksqlDB's own runner."""
 
 from __future__ import annotations
 
+import base64
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Literal
 
 from penstock.api.builder import StreamsBuilder
-from penstock.errors import PenstockError, SqlError
+from penstock.errors import PenstockError, SqlError, SqlSyntaxError
+from penstock.runtime.rows import RawRecord
 from penstock.serde.headers import bound, configured
-from penstock.sql.analyse import InsertedRow, QueryPlan, steps_of
+from penstock.serde.partitioner import partition_for
+from penstock.serde.windowed import Windowed
+from penstock.sql.analyse import InsertedRow, QueryPlan, located, steps_of
 from penstock.sql.analyse.definitions import create_source
 from penstock.sql.catalog import Catalog, Source
 from penstock.sql.compile import compile_query, source_serdes
+from penstock.sql.compile.serdes import step_key_serde
 from penstock.sql.evaluate import sql_type
 from penstock.sql.formats import format_info
+from penstock.sql.formats.json_values import json_writer
 from penstock.sql.functions import UserFunctions
+from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.parse import parse_script, parse_statement
-from penstock.sql.parse.statement_nodes import CreateSource
-from penstock.sql.queries.intervals import emit_intervals
-from penstock.sql.testing.case_topics import CaseRecord, TestTopic
+from penstock.sql.parse.statement_nodes import CreateSource, Query
+from penstock.sql.queries import (
+    PushPlan,
+    Results,
+    SqlStoreAccess,
+    TableRows,
+    TransientPlan,
+    plan_query,
+    pulled,
+    results_of_records,
+)
+from penstock.sql.queries.push import emit_intervals
+from penstock.sql.queries.sources import source_rows
+from penstock.sql.queries.stores import MaterializedRow
+from penstock.sql.testing.case_topics import CaseRecord, CaseSchemas, TestTopic
 from penstock.sql.testing.cases import SqlCase
 from penstock.sql.testing.live import DRIVER_SETTINGS
-from penstock.sql.testing.matching import differences
-from penstock.sql.testing.schemas import CaseSchemas
 from penstock.testing import TopologyTestDriver
 
-__all__ = ["CaseOutcome", "CaseRun", "post_differences", "run", "run_case"]
+__all__ = ["CaseOutcome", "differences", "run_case", "run_rest_case"]
+
+
+def differences(expected: Any, actual: Any, path: str = "value") -> Iterator[str]:
+    """Yield the differences of a value from what is expected, as sentences.
+
+    >>> list(differences({"a": 1}, {"A": 2}))
+    ['value.a is 2, not 1']
+    """
+    if isinstance(expected, dict):
+        yield from _of_objects(expected, actual, path)
+    elif isinstance(expected, list):
+        if not isinstance(actual, list | tuple):
+            yield f"{path} is {actual!r}, not a list"
+        elif len(actual) != len(expected):
+            yield f"{path} has {len(actual)} items, not {len(expected)}: {actual!r}"
+        else:
+            for index, (one, two) in enumerate(zip(expected, actual, strict=True)):
+                yield from differences(one, two, f"{path}[{index}]")
+    elif not _equal(expected, actual):
+        yield f"{path} is {_shown(actual)}, not {_shown(expected)}"
+
+
+def _of_objects(expected: Mapping[str, Any], actual: Any, path: str) -> Iterator[str]:
+    if not isinstance(actual, dict):
+        yield f"{path} is {actual!r}, not an object"
+        return
+    if len(expected) != len(actual):
+        yield f"{path} has the fields {sorted(map(str, actual))}, not {sorted(expected)}"
+        return
+    texts = {str(key): value for key, value in actual.items()}
+    for name, value in expected.items():
+        actual_value = texts.get(name, texts.get(name.upper()))
+        yield from differences(value, actual_value, f"{path}.{name}")
+
+
+def _equal(expected: Any, actual: Any) -> bool:
+    if expected is None or actual is None:
+        return expected is None and actual is None
+    if isinstance(expected, bool) or isinstance(actual, bool):
+        return expected is actual
+    if isinstance(expected, str):
+        return _equal_text(expected, actual)
+    if isinstance(actual, int):
+        return int(expected) == actual
+    if isinstance(actual, float):
+        return actual == float(expected) or abs(float(expected) - actual) < 1e-6
+    if isinstance(actual, Decimal):
+        if isinstance(expected, int):
+            return _scale(actual) <= 0 and actual == expected
+        return actual == expected and _scale(actual) == _scale(expected)
+    return bool(expected == actual)
+
+
+def _equal_text(expected: str, actual: Any) -> bool:
+    if isinstance(actual, bytes | bytearray):
+        return base64.b64encode(actual).decode() == expected
+    if isinstance(actual, Decimal):
+        try:
+            number = Decimal(expected)
+        except ArithmeticError:
+            return False
+        return number == actual and _scale(number) == _scale(actual)
+    return bool(expected == actual)
+
+
+def _scale(value: Decimal) -> int:
+    exponent = value.as_tuple().exponent
+    return -exponent if isinstance(exponent, int) else 0
+
+
+def _shown(value: Any) -> str:
+    return str(value) if isinstance(value, Decimal) else repr(value)
+
 
 Result = Literal["passed", "failed"]
 INSERTED_AT = 1_600_000_000_000  # milliseconds: the time of rows of INSERT VALUES
@@ -336,3 +428,142 @@ def _schema(text: str, source: Source, catalog: Catalog) -> Iterator[str]:
         actual_columns = [(c.name, str(c.type)) for c in source.columns if c.is_key == is_key]
         if actual_columns != split[is_key]:
             yield f"{source.name} has the {part} columns {actual_columns}, not {split[is_key]}"
+
+
+Inputs = Sequence[tuple[str, CaseRecord]]
+
+
+@dataclass(slots=True)
+class RestRun(CaseRun):
+    """The state of a case while it runs; the drivers of its persistent queries stay open, as queries read them."""
+
+    drivers: dict[str, TopologyTestDriver] = field(default_factory=dict)
+
+    @property
+    def script(self) -> str:
+        """The statements before the queries."""
+        return "\n".join(text for text in self.case.entry["statements"] if not _is_query(text))
+
+    def differences(self) -> list[str]:
+        """Run the case, and compare."""
+        self.statements()
+        plans = [self._planned(text) for text in self.case.entry["statements"] if _is_query(text)]
+        inputs = self.inputs()
+        for plan in list(self.catalog.queries.values()):
+            driver = self.drivers[plan.id] = self.driver(plan)
+            self.feed(driver, plan, inputs)
+        responses = self.case.entry.get("responses") or ()
+        expected_results = [response["query"] for response in responses if "query" in response]
+        problems = []
+        for number, (plan, expected) in enumerate(zip(plans, expected_results, strict=False)):
+            shown = list(_shown_rows(self._results(plan, inputs)))
+            problems += [f"query {number + 1}: {text}" for text in _compared(expected, shown)]
+        return problems + self.check()
+
+    def close(self) -> None:
+        """End all queries."""
+        for driver in self.drivers.values():
+            driver.close()
+
+    def _planned(self, text: str) -> TransientPlan:
+        parsed = parse_script(text)[0]
+        assert isinstance(parsed.statement, Query), "it begins with SELECT"  # noqa: S101
+        try:
+            return plan_query(parsed.statement, self.catalog, parsed.text)
+        except SqlSyntaxError:
+            raise
+        except SqlError as error:
+            raise located(text, error, parsed.at) from error
+
+    def _results(self, plan: TransientPlan, inputs: Inputs) -> Results:
+        if isinstance(plan, PushPlan):
+            return results_of_records(plan, self._records(plan.topics, inputs), self.schemas.settings)
+        errors = EvaluationErrors()
+        if plan.writer is None:
+            rows = source_rows(plan.source, self._records((plan.source.topic,), inputs), self.schemas.settings)
+        else:
+            stores = SqlStoreAccess(self.drivers[plan.writer.id].query)
+            rows = self._by_partition(
+                plan.writer, TableRows(plan.writer, stores, errors=errors).rows(plan.lookup, plan.starts)
+            )
+        return pulled(plan, rows, "pull", errors)
+
+    def _by_partition(self, writer: QueryPlan, rows: Iterator[MaterializedRow]) -> Iterator[MaterializedRow]:
+        """Return the rows of the one driver in the order that an application over all partitions would read them in."""
+        serde, count = step_key_serde(writer.root, windowed=False), self.catalog.topics.get(writer.target.topic, 1)
+
+        def partition(row: MaterializedRow) -> int:
+            key = serde.serialize(row.key.key if isinstance(row.key, Windowed) else row.key)
+            return 0 if key is None else partition_for(key, count)
+
+        return iter(sorted(rows, key=partition))
+
+    def _records(self, topics: Sequence[str], inputs: Inputs) -> Iterator[RawRecord]:
+        offsets: dict[tuple[str, int], int] = {}
+        for topic, record in self.records_of(topics, inputs):
+            key = self.topic(topic).plain_key(record)
+            partition = 0 if key is None else partition_for(key, self.catalog.topics.get(topic, 1))
+            offset = offsets.get((topic, partition), 0)
+            offsets[topic, partition] = offset + 1
+            yield RawRecord(topic, offset, record.timestamp, record.key, record.value, record.headers, partition)
+
+
+def _is_query(text: str) -> bool:
+    return text.lstrip().upper().startswith("SELECT ")
+
+
+def run_rest_case(case: SqlCase, functions: UserFunctions | None = None) -> CaseOutcome:
+    """Run a case of queries and compare; its statements may call functions that users have written."""
+    with CaseSchemas() as schemas:
+        started = RestRun(case, schemas, Catalog(functions=functions or UserFunctions()))
+        try:
+            return run(case, started)
+        finally:
+            started.close()
+
+
+def _shown_rows(results: Results) -> Iterator[Mapping[str, Any]]:
+    """Yield a result as its lines in JSON."""
+    yield {"header": {"queryId": results.query_id, "schema": results.schema()}}
+    writers = [json_writer(column.type) for column in results.columns]
+    for row in results.rows:
+        text = ",".join(write(value) for write, value in zip(writers, row.values, strict=True))
+        shown: dict[str, Any] = {"columns": json.loads(f"[{text}]", parse_float=Decimal)}
+        if row.tombstone:
+            shown["tombstone"] = True
+        yield {"row": shown}
+    if results.ended:
+        yield {"finalMessage": results.ended}
+
+
+def _compared(expected: Sequence[Mapping[str, Any]], actual: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the differences of two results; rows may come in any order."""
+    for kind in ("header", "row", "finalMessage"):
+        expected_lines, actual_lines = ([line[kind] for line in lines if kind in line] for lines in (expected, actual))
+        if len(expected_lines) != len(actual_lines):
+            yield f"{len(actual_lines)} {kind}s, not {len(expected_lines)}: {actual_lines}, not {expected_lines}"
+            continue
+        for one in expected_lines:
+            problems = [list(_line(one, other)) for other in actual_lines]
+            match = next((index for index, problem in enumerate(problems) if not problem), None)
+            if match is None:
+                yield f"no {kind} {one}: {problems[0] if problems else ''}"
+            else:
+                del actual_lines[match]
+
+
+def _line(expected: Any, actual: Any) -> Iterator[str]:
+    if not isinstance(expected, Mapping):
+        if expected != actual:
+            yield f"{actual!r} is not {expected!r}"
+        return
+    for name, value in expected.items():
+        plain, _, how = name.partition("|")
+        actual_value = actual.get(plain)
+        if how == "starts_with":
+            if not str(actual_value).startswith(value):
+                yield f"{plain} is {actual_value!r}, which does not begin with {value!r}"
+        else:
+            yield from differences(value, actual_value, plain)
+    if bool(actual.get("tombstone")) != bool(expected.get("tombstone")):
+        yield "one of them is a tombstone"

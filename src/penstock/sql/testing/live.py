@@ -12,9 +12,8 @@ from penstock.serde.headers import bound, configured
 from penstock.sql.analyse import InsertedRow, QueryPlan
 from penstock.sql.catalog import Catalog, Source
 from penstock.sql.compile import compile_query, source_serdes
-from penstock.sql.queries.intervals import emit_intervals
-from penstock.sql.testing.case_topics import CaseRecord
-from penstock.sql.testing.schemas import CaseSchemas
+from penstock.sql.queries.push import emit_intervals
+from penstock.sql.testing.case_topics import CaseRecord, CaseSchemas
 from penstock.testing import TopologyTestDriver
 
 __all__ = ["DRIVER_SETTINGS", "LiveQueries"]

@@ -8,26 +8,25 @@ from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException, InvalidOp
 from functools import lru_cache
 
 from penstock.base.java_text.numbers import double_text
-from penstock.sql.types.sql_type import DecimalType
-from penstock.sql.types.type_errors import SqlValueError
+from penstock.sql.types.sql_type import DecimalType, SqlValueError
 
 __all__ = [
-    "INT_MIN",
     "INT_MAX",
-    "LONG_MIN",
+    "INT_MIN",
     "LONG_MAX",
+    "LONG_MIN",
+    "decimal_text",
+    "double_text",
+    "exact_context",
+    "fit",
+    "parse_decimal",
+    "parse_double",
+    "parse_whole",
+    "rescale",
+    "saturate",
+    "to_decimal",
     "wrap_int",
     "wrap_long",
-    "saturate",
-    "double_text",
-    "decimal_text",
-    "to_decimal",
-    "rescale",
-    "fit",
-    "exact_context",
-    "parse_whole",
-    "parse_double",
-    "parse_decimal",
 ]
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
@@ -100,7 +99,7 @@ def fit(value: float | Decimal, kind: DecimalType) -> Decimal:
     >>> fit(12.5, DecimalType(2, 1))
     Traceback (most recent call last):
     ...
-    penstock.sql.types.type_errors.SqlValueError: 12.5 does not fit DECIMAL(2, 1)
+    penstock.sql.types.sql_type.SqlValueError: 12.5 does not fit DECIMAL(2, 1)
     """
     number = to_decimal(value)
     try:

@@ -1,31 +1,31 @@
-"""SQL types as frozen values; ``str(type)`` is the canonical text."""
+"""SQL types as frozen values, whose ``str(type)`` is the canonical text, and the errors of types and values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from penstock.sql.types.type_errors import SqlTypeError
-
 __all__ = [
-    "SqlType",
-    "Primitive",
-    "DecimalType",
-    "ArrayType",
-    "MapType",
-    "StructType",
-    "StructField",
-    "BOOLEAN",
-    "INTEGER",
     "BIGINT",
-    "DOUBLE",
-    "STRING",
+    "BOOLEAN",
     "BYTES",
     "DATE",
+    "DOUBLE",
+    "INTEGER",
+    "INTERVAL_UNIT",
+    "NULL",
+    "STRING",
     "TIME",
     "TIMESTAMP",
-    "NULL",
-    "INTERVAL_UNIT",
+    "ArrayType",
+    "DecimalType",
+    "MapType",
+    "Primitive",
+    "SqlType",
+    "SqlTypeError",
+    "SqlValueError",
+    "StructField",
+    "StructType",
     "base_name",
     "inner_types",
     "is_numeric",
@@ -33,6 +33,14 @@ __all__ = [
     "quoted",
     "with_inner_types",
 ]
+
+
+class SqlTypeError(TypeError):
+    """Types that do not fit together. The statement is refused; its position is added by the caller."""
+
+
+class SqlValueError(ValueError):
+    """A value that cannot be computed. The expression becomes null, and the error is counted."""
 
 
 class SqlType:

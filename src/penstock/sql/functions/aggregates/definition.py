@@ -1,17 +1,21 @@
-"""What an aggregate function is: a state that is plain JSON, and the steps that change it."""
+"""What an aggregate function is: a state that is plain JSON, the steps that change it, and JSON of values."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from penstock.sql.functions.patterns import Signature, match
 from penstock.sql.functions.registry import About
-from penstock.sql.types import SqlType, SqlTypeError
-from penstock.sql.types.coercion import widening
+from penstock.sql.types import BYTES, DATE, DOUBLE, TIME, DecimalType, SqlType, SqlTypeError
+from penstock.sql.types.conversions import nested_conversion, widening
+from penstock.sql.types.numbers import decimal_text, double_text
+from penstock.sql.types.texts import date_of, days_of, millis_of_day, time_of
 
-__all__ = ["AggregateSteps", "AggregateFunction", "AggregateRegistry", "BoundAggregate"]
+__all__ = ["AggregateFunction", "AggregateRegistry", "AggregateSteps", "BoundAggregate", "from_state", "to_state"]
 
 Step = Callable[..., Any]
 
@@ -21,7 +25,7 @@ class AggregateSteps:
     """The steps of an aggregate for arguments of known types.
 
     A step takes a state and returns the new one; it may change lists and dicts in place. States hold what JSON holds;
-    decimals, dates, times and bytes in them are written by `penstock.sql.functions.aggregates.states`.
+    decimals, dates, times and bytes in them are written by `penstock.sql.functions.aggregates.definition`.
 
     Attributes:
         initialise: the state of no rows.
@@ -170,3 +174,40 @@ def _widened(steps: AggregateSteps, sources: Sequence[SqlType], targets: Sequenc
 
     undo = convert(steps.undo) if steps.undo else None
     return AggregateSteps(steps.initialise, convert(steps.add), steps.merge, steps.result, steps.type, undo)
+
+
+Convert = Callable[[Any], Any]
+
+
+def to_state(kind: SqlType) -> Convert:
+    """Return the function that makes values of a type plain JSON.
+
+    >>> to_state(DecimalType(3, 1))(Decimal("1.5"))
+    '1.5'
+    """
+    return _converted(
+        kind, to_state, {BYTES: _base64, DATE: days_of, TIME: millis_of_day, DOUBLE: _double}, decimal_text
+    )
+
+
+def from_state(kind: SqlType) -> Convert:
+    """Return the function that makes values of a type out of plain JSON."""
+    return _converted(kind, from_state, {BYTES: base64.b64decode, DATE: date_of, TIME: time_of, DOUBLE: float}, Decimal)
+
+
+def _converted(
+    kind: SqlType, again: Callable[[SqlType], Convert], plain: dict[SqlType, Convert], exact: Convert
+) -> Convert:
+    of_leaf = exact if isinstance(kind, DecimalType) else plain.get(kind)
+    inner = nested_conversion(kind, again) or of_leaf
+    if inner is None:
+        return lambda value: value
+    return lambda value: None if value is None else inner(value)
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _double(value: float) -> float | str:
+    return value if value - value == 0 else double_text(value)  # JSON has no NaN and no infinity

@@ -1,25 +1,25 @@
-"""The functions that users have written, beside the built-in ones."""
+"""The functions that users have written, beside the built-in ones; loaded from modules, files, entry points."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any
 
-from penstock.errors import SqlFunctionError
+from penstock.base.user_code import load_module
+from penstock.errors import PenstockError, SqlFunctionError
 from penstock.sql.functions.aggregates.builtin import aggregate_functions
 from penstock.sql.functions.aggregates.definition import AggregateFunction
-from penstock.sql.functions.builtin import scalar_functions
+from penstock.sql.functions.builtin import scalar_functions, table_functions
 from penstock.sql.functions.patterns import Signature
 from penstock.sql.functions.registry import Overload, ScalarFunction
-from penstock.sql.functions.tables import table_functions
-from penstock.sql.functions.user.aggregate_calls import AggregateFactory
-from penstock.sql.functions.user.calls import CallRows, FunctionCall
+from penstock.sql.functions.user.calls import AggregateFactory, CallRows, FunctionCall
 from penstock.sql.functions.user.declarations import NOTE, Declaration
 from penstock.sql.types import SqlType
 
-__all__ = ["ROWS_SHOWN", "UserFunctions"]
+__all__ = ["ROWS_SHOWN", "UserFunctions", "load_functions"]
 
 PREFIX = "ksql.functions."
 ROWS_SHOWN = "ksql.logging.processing.rows.include"  # of ksqlDB; false keeps arguments out of the messages
@@ -185,3 +185,38 @@ def _aggregate(note: Declaration, settings: Mapping[str, str], shows: bool) -> A
     return AggregateFunction(
         note.name, note.about.description, note.signatures, constants, factory, undoes, about=note.about
     )
+
+
+ENTRY_POINTS = "penstock.sql.functions"
+
+
+def load_functions(*places: str, installed: bool = False) -> UserFunctions:
+    """Load the functions of modules and files.
+
+    Args:
+        places: Names of modules (``shop.functions``) or paths of files (``functions.py``).
+        installed: Whether to load those of installed packages too: modules, functions or classes that are entry points
+            of the group ``penstock.sql.functions``.
+
+    Raises:
+        PenstockError: A module cannot be loaded, or a function in it is none of SQL.
+    """
+    functions = UserFunctions()
+    for module_or_file in places:
+        functions.add(load_module(module_or_file))
+    if installed:
+        for point in entry_points(group=ENTRY_POINTS):
+            functions.add(_loaded(point))
+    return functions
+
+
+def _loaded(point: Any) -> Any:
+    try:
+        return point.load()
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise SqlFunctionError(
+            f"the entry point {point.name} = {point.value} of {ENTRY_POINTS} cannot be loaded: "
+            f"{type(error).__name__}: {error}"
+        ) from error
