@@ -36,8 +36,7 @@ ABOUT = (
 def connector_pages(docs: Path) -> dict[Path, str]:
     """The text of each page by its place: one a connector, and their list."""
     from penstock.connect.connectors.installed_plugins import OWN
-    from penstock.connect.plugins.common_settings import COMMON
-    from penstock.connect.plugins.kind_settings import SINK, SOURCE
+    from penstock.connect.plugins.connector_definition import COMMON, SINK, SOURCE
 
     of_all = {setting.name for setting in (*COMMON, *SOURCE, *SINK)} - {"topics", "topics.regex"}
     of_all |= {f"{part}.converter{ending}" for part in ("key", "value", "header") for ending in ("", ".plugin.version")}

@@ -19,7 +19,7 @@ from penstock.connect.connectors.installed_plugins import known_plugins
 from penstock.connect.converters import JsonConverter
 from penstock.connect.data import RetriableError
 from penstock.connect.delivery import Encoded
-from penstock.connect.delivery.conversion import batches_of
+from penstock.connect.delivery.pipeline import batches_of
 from penstock.connect.testing import ConnectTestDriver
 from penstock.errors import PenstockError
 from penstock.log.ensure_topic import ensure_topic

@@ -9,12 +9,9 @@ import pytest
 from penstock.connect.connectors import known_plugins
 from penstock.connect.data import SettingError
 from penstock.connect.plugins import PluginKind, check_names
-from penstock.connect.plugins.common_settings import COMMON, RESTARTS
-from penstock.connect.plugins.connector_definition import plain_settings
-from penstock.connect.plugins.kind_settings import SINK, SOURCE
-from penstock.connect.plugins.setting_names import FRAMEWORK
-from penstock.connect.settings import WorkerConfig, worker_definition
-from penstock.connect.settings.worker_config import WORKER_MODEL
+from penstock.connect.plugins.connector_definition import COMMON, RESTARTS, SINK, SOURCE, plain_settings
+from penstock.connect.plugins.validating import FRAMEWORK
+from penstock.connect.settings import WORKER_MODEL, WorkerConfig, worker_definition
 from penstock.errors import ConfigError
 from settings_evidence import proving_tests, recorded, recorded_by_debezium
 

@@ -8,7 +8,7 @@ import pytest
 from databases import execute, own_database
 from penstock.connect.connectors.sql_sink import SqlSinkConnector
 from penstock.connect.converters import JsonConverter
-from penstock.connect.converters.json_envelopes import EnvelopeReader
+from penstock.connect.converters.json_converter import EnvelopeReader
 from penstock.connect.data import (
     BOOLEAN,
     BYTES,

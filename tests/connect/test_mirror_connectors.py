@@ -12,7 +12,7 @@ from penstock.connect.connectors.mirror_source import MirrorSourceConnector
 from penstock.connect.data import RetriableError, SettingError
 from penstock.connect.mirror import Checkpoint, Heartbeat
 from penstock.connect.mirror.maker import Mirror
-from penstock.connect.mirror.reading import MirrorReader
+from penstock.connect.mirror.replication import MirrorReader
 from penstock.connect.testing import ConnectTestDriver, Step
 from penstock.errors import ConnectError, LogUnavailableError
 from penstock.log import TopicPartition, open_log

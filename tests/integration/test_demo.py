@@ -11,8 +11,7 @@ import time
 
 import pytest
 
-from penstock.connect.generators.access_log import access_log
-from penstock.connect.generators.base import GeneratorSettings
+from penstock.connect.generators import GeneratorSettings, access_log
 
 
 @pytest.fixture

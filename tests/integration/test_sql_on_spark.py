@@ -15,8 +15,7 @@ import pyarrow as pa
 import pytest
 
 from eventually import eventually
-from penstock.connect.generators.access_log import access_log
-from penstock.connect.generators.base import GeneratorSettings
+from penstock.connect.generators import GeneratorSettings, access_log
 from penstock.engines.kafka_streams import KafkaStreams
 from penstock.log.open import open_log
 from penstock.sql.session import SessionSettings, SqlSession

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from penstock import TopologyTestDriver
-from penstock.connect.generators.access_log import access_log as lines
-from penstock.connect.generators.base import GeneratorSettings
+from penstock.connect.generators import GeneratorSettings
+from penstock.connect.generators import access_log as lines
 from penstock.tools.demo import access_log, counts
 from penstock.tools.demo.job import LogWriter
 

@@ -6,10 +6,7 @@ import re
 
 import pytest
 
-from penstock.connect.generators.access_log import access_log
-from penstock.connect.generators.base import Generated, GeneratorSettings, paced
-from penstock.connect.generators.clicks import clicks
-from penstock.connect.generators.shop import shop
+from penstock.connect.generators import Generated, GeneratorSettings, access_log, clicks, paced, shop
 from penstock.errors import ConfigError
 
 START = 1_790_000_000_000

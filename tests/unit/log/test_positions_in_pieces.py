@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.cli.logs.records import TextConsumer
-from penstock.connect.client.connector_records import Tap
+from penstock.connect.client import Tap
 from penstock.connect.storage.topic_table import TableChange, TopicTable
 from penstock.errors import LogUnavailableError
 from penstock.log.embedded.log import EmbeddedLog

@@ -82,7 +82,7 @@ def dry_run(
     where: LogOptions,
 ) -> None:
     """Show the next records of a connector after each transformation and converter; nothing is written or moved."""
-    from penstock.connect.delivery.dry_run import dry_run as steps_of
+    from penstock.connect.delivery.running import dry_run as steps_of
 
     config = read_connector(file)
     out, number = console(), 0

@@ -105,7 +105,7 @@ def given_settings(properties: Path | None, settings: list[str] | None) -> dict[
     Raises:
         ConfigError: The file cannot be read, or an option is not NAME=VALUE.
     """
-    from penstock.connect.settings.properties import read_properties
+    from penstock.connect.settings import read_properties
 
     worker_settings = {} if properties is None else read_properties(properties)
     for each in settings or ():

@@ -22,7 +22,7 @@ from penstock.cli.output import console, waiting, working
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from penstock.connect.generators.base import Generated, GeneratorSettings
+    from penstock.connect.generators import Generated, GeneratorSettings
     from penstock.log.base import TopicLog
 
 __all__ = ["register"]
@@ -70,8 +70,8 @@ def datagen(
 ) -> None:
     """Generate records: lines on the standard output (JSON for shop and clicks), or into topics."""
     from penstock.base.durations import duration_ms
-    from penstock.connect.generators.base import GeneratorSettings
-    from penstock.connect.generators.base import paced as at_pace
+    from penstock.connect.generators import GeneratorSettings
+    from penstock.connect.generators import paced as at_pace
 
     settings = GeneratorSettings(
         seed=seed,
@@ -101,9 +101,7 @@ def datagen(
 
 
 def _generator(kind: Generator, settings: GeneratorSettings) -> Iterator[Generated]:
-    from penstock.connect.generators.access_log import access_log
-    from penstock.connect.generators.clicks import clicks
-    from penstock.connect.generators.shop import shop
+    from penstock.connect.generators import access_log, clicks, shop
 
     if kind is Generator.SHOP:
         return shop(settings)

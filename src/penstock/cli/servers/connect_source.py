@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.base.escapes import one_line
 from penstock.base.secrets import is_secret, shown
-from penstock.connect.client.rest_client import ConnectClient
+from penstock.connect.client import ConnectClient
 from penstock.console.sources import ConnectorState
 from penstock.errors import ConfigError, ConnectError
 

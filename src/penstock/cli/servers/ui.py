@@ -226,7 +226,7 @@ def _worker(url: str, user: str, open_ones: ExitStack) -> Connectors | None:
     if not url:
         return None
     from penstock.cli.servers.connect_source import ConnectorsOfWorker
-    from penstock.connect.client.rest_client import ConnectClient
+    from penstock.connect.client import ConnectClient
 
     return ConnectorsOfWorker(open_ones.enter_context(ConnectClient(url, user or None, timeout_s=10.0)))
 

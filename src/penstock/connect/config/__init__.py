@@ -1,37 +1,49 @@
 """Settings of plugins: definitions, parsing, validation; Kafka's ``ConfigDef`` with its messages."""
 
-from penstock.connect.config.address_rules import DatabaseUrl, EachRegex, NamedValues, WebUrl, named_values
-from penstock.connect.config.definition import NO_DEFAULT, ConfigDef, Recommender, Setting
-from penstock.connect.config.kinds import (
-    FindClass,
-    Importance,
-    Kind,
-    Password,
-    Width,
-    class_name,
-    java_class,
-    parse_kind,
-    setting_text,
+from penstock.connect.config.definition import (
+    NO_DEFAULT,
+    NO_MODEL,
+    ConfigDef,
+    ConfigValue,
+    Model,
+    Recommender,
+    Refused,
+    Setting,
+    validate,
 )
-from penstock.connect.config.model import NO_MODEL, Model, Refused
-from penstock.connect.config.validation import ConfigValue, validate
-from penstock.connect.config.validators import (
+from penstock.connect.config.kinds import (
     AllOf,
     AnyCase,
     Check,
     CleanText,
+    DatabaseUrl,
+    EachRegex,
+    FindClass,
+    Importance,
     JavaRegex,
+    Kind,
+    NamedValues,
     NonEmptyList,
     NonEmptyText,
     NonNull,
     OneOf,
+    Password,
     Range,
     UniqueList,
     Validator,
+    WebUrl,
+    Width,
+    class_name,
+    java_class,
+    named_values,
     no_alias_twice,
+    parse_kind,
+    setting_text,
 )
 
 __all__ = [
+    "NO_DEFAULT",
+    "NO_MODEL",
     "AllOf",
     "AnyCase",
     "Check",
@@ -45,8 +57,6 @@ __all__ = [
     "JavaRegex",
     "Kind",
     "Model",
-    "NO_DEFAULT",
-    "NO_MODEL",
     "NamedValues",
     "NonEmptyList",
     "NonEmptyText",

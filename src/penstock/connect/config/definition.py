@@ -1,17 +1,120 @@
-"""Definitions of settings: types, defaults, rules, how they are shown, which depend on which. Kafka's ``ConfigDef``."""
+"""Definitions of settings, models of them as classes, and the validation of a config by them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.config.prefixes import behind_prefix
-from penstock.connect.config.kinds import FindClass, Importance, Kind, Width, parse_kind, setting_text
-from penstock.connect.config.validators import Check, UniqueList, Validator
+from penstock.connect.config.kinds import (
+    Check,
+    FindClass,
+    Importance,
+    Kind,
+    UniqueList,
+    Validator,
+    Width,
+    parse_kind,
+    setting_text,
+)
 from penstock.connect.data.errors import SettingError
 
-__all__ = ["NO_DEFAULT", "ConfigDef", "Recommender", "Setting"]
+__all__ = [
+    "NO_DEFAULT",
+    "NO_MODEL",
+    "ConfigDef",
+    "ConfigValue",
+    "Model",
+    "Recommender",
+    "Refused",
+    "Setting",
+    "validate",
+]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A setting of the model that the plugin does not have.
+
+    Attributes:
+        advice: What to do instead, as sentences.
+        unless: Values by which the model does what the plugin does anyway: these are taken.
+    """
+
+    advice: str
+    unless: tuple[str, ...] = ()
+
+    def allows(self, value: str | None) -> bool:
+        """Return whether the plugin does what the value asks for."""
+        return value is not None and value.strip().lower() in {each.lower() for each in self.unless}
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The software whose settings a plugin has under the same names.
+
+    A setting of the model is in one of three places: in the plugin's own definition, where it does what it does there;
+    here under ``refused``; or here under ``idle``. None is accepted and ignored. A name that ends with a dot stands for
+    all names that begin with it.
+
+    Attributes:
+        software: The model in a sentence, such as ``Confluent's JDBC source``.
+        refused: Settings that the plugin refuses, with what to do instead.
+        idle: Settings that change nothing here, with the reason. The plugin says so when it starts.
+        own: Beginnings of further names that the plugin itself reads, such as ``spark.option.``.
+
+    Example:
+        >>> codec = Refused("Use none.", unless=("none",))
+        >>> model = Model("Acme's sink", {"codec": codec}, {"licence.": "none is needed."})
+        >>> model.refusal("codec", "lzo")
+        "codec is a setting of Acme's sink that this connector does not have. Use none."
+        >>> model.refusal("codec", "none"), model.idleness("licence.key")
+        (None, 'licence.key has no effect: none is needed.')
+    """
+
+    software: str = ""
+    refused: Mapping[str, str | Refused] = field(default_factory=dict)
+    idle: Mapping[str, str] = field(default_factory=dict)
+    own: tuple[str, ...] = ()
+
+    def refusal(self, name: str, value: str | None, what: str = "connector") -> str | None:
+        """Return the sentence that refuses a setting; None if the model has no such setting, or it is not refused.
+
+        Args:
+            name: The setting.
+            value: Its value, which no sentence shows: it may be a secret.
+            what: What has the settings, such as ``converter``.
+        """
+        reason = _of(self.refused, name)
+        if reason is None:
+            return None
+        refused = reason if isinstance(reason, Refused) else Refused(reason)
+        if refused.allows(value):
+            return None
+        return f"{name} is a setting of {self.software} that this {what} does not have. {refused.advice}"
+
+    def idleness(self, name: str) -> str | None:
+        """Return the sentence about a setting that changes nothing; None if it is not one of them."""
+        reason = _of(self.idle, name)
+        return None if reason is None else f"{name} has no effect: {reason}"
+
+    def has(self, name: str) -> bool:
+        """Return whether the setting is one of the model's, or the plugin reads it besides its definition."""
+        is_listed = _of(self.refused, name) is not None or _of(self.idle, name) is not None
+        return is_listed or any(name.startswith(prefix) and name != prefix for prefix in self.own)
+
+
+NO_MODEL = Model()
+
+
+def _of(table: Mapping[str, T], name: str) -> T | None:
+    """Return the entry of a name, or of a beginning of it that ends with a dot."""
+    if name in table:
+        return table[name]
+    return next((value for key, value in table.items() if key.endswith(".") and name.startswith(key)), None)
 
 
 class _NoDefault:
@@ -235,3 +338,110 @@ def _embedded_recommender(prefix: str, base: Recommender | None) -> Recommender 
         lambda name, parsed: base.values(name.removeprefix(prefix), own(parsed)),
         lambda name, parsed: base.visible(name.removeprefix(prefix), own(parsed)),
     )
+
+
+@dataclass(slots=True)
+class ConfigValue:
+    """A setting of a config that was validated.
+
+    Attributes:
+        name: The setting.
+        value: Its parsed value; None if it does not parse.
+        recommended: Values to offer.
+        errors: What is wrong with it.
+        visible: Whether a form shows it.
+    """
+
+    name: str
+    value: Any = None
+    recommended: list[Any] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    visible: bool = True
+
+    def described(self, kind: Kind | None = None) -> dict[str, Any]:
+        """Return the value as the REST interface answers it."""
+        return {
+            "name": self.name,
+            "value": setting_text(self.value, kind),
+            "recommended_values": [setting_text(value, kind) for value in self.recommended],
+            "errors": list(self.errors),
+            "visible": self.visible,
+        }
+
+
+def validate(
+    definition: ConfigDef, config: Mapping[str, Any], find_class: FindClass | None = None
+) -> dict[str, ConfigValue]:
+    """Validate a config: all settings by name, in the order of their definition. Kafka's ``ConfigDef.validateAll``.
+
+    Args:
+        definition: The settings.
+        config: The config.
+        find_class: Finds a class by its name, raising LookupError.
+
+    Example:
+        >>> from penstock.connect.config import Setting
+        >>> values = validate(ConfigDef([Setting(name="rate", kind=Kind.INT)]), {"rate": "ten"})
+        >>> values["rate"].errors
+        ['Invalid value ten for configuration rate: Not a number of type INT']
+    """
+    values = {setting.name: ConfigValue(setting.name) for setting in definition}
+    for name in sorted(definition.undefined_dependents()):
+        text = f"{name} is referred in the dependents, but not defined."
+        values[name] = ConfigValue(name, errors=[text], visible=False)
+    dependents = {name for setting in definition for name in setting.dependents}
+    parsed: dict[str, Any] = {}
+    roots = [name for name in definition.settings if name not in dependents]
+    for name in roots:
+        _parse(definition, name, config, find_class, (parsed, values))
+    for name in roots:
+        _recommend(definition, name, parsed, values)
+    return values
+
+
+def _parse(
+    definition: ConfigDef,
+    name: str,
+    config: Mapping[str, Any],
+    find_class: FindClass | None,
+    results: tuple[dict[str, Any], dict[str, ConfigValue]],
+) -> None:
+    setting = definition.settings.get(name)
+    if setting is None:
+        return
+    parsed, values = results
+    result, value = values[name], None
+    if name in config:
+        try:
+            value = parse_kind(name, config[name], setting.kind, find_class)
+        except SettingError as error:
+            result.errors.append(error.message)
+    elif setting.required:
+        result.errors.append(setting.missing().message)
+    else:
+        value = setting.default
+    if setting.rule is not None:
+        try:
+            setting.rule(name, value)
+        except SettingError as error:
+            result.errors.append(error.message)
+    result.value = parsed[name] = value
+    for dependent in setting.dependents:
+        _parse(definition, dependent, config, find_class, results)
+
+
+def _recommend(definition: ConfigDef, name: str, parsed: dict[str, Any], values: dict[str, ConfigValue]) -> None:
+    setting = definition.settings.get(name)
+    if setting is None:
+        return
+    if setting.recommender is not None:
+        result = values[name]
+        try:
+            offered = setting.recommender.values(name, parsed)
+            earlier = result.recommended
+            result.recommended = [value for value in offered if value in earlier] if earlier else list(offered)
+            result.visible = setting.recommender.visible(name, parsed)
+        except SettingError as error:
+            result.errors.append(error.message)
+    for dependent in setting.dependents:
+        _recommend(definition, dependent, parsed, values)

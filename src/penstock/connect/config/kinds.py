@@ -1,25 +1,46 @@
-"""Types of settings: reading their text, and writing it again."""
+"""The types of settings, and which values they take, with Kafka's messages."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from penstock.base.java_text.blanks import trim
 from penstock.base.java_text.numbers import double_text, parse_double, parse_integer
+from penstock.base.java_text.regex import compile_java, java_complaint
 from penstock.base.java_text.text_error import JavaTextError
 from penstock.connect.data.errors import SettingError
 
 __all__ = [
+    "AllOf",
+    "AnyCase",
+    "Check",
+    "CleanText",
+    "DatabaseUrl",
+    "EachRegex",
     "FindClass",
     "Importance",
+    "JavaRegex",
     "Kind",
+    "NamedValues",
+    "NonEmptyList",
+    "NonEmptyText",
+    "NonNull",
+    "OneOf",
     "Password",
+    "Range",
+    "UniqueList",
+    "Validator",
+    "WebUrl",
     "Width",
     "class_name",
     "java_class",
+    "named_values",
+    "no_alias_twice",
     "parse_kind",
     "setting_text",
 ]
@@ -193,3 +214,296 @@ def java_class(name: str) -> str:
     if not _JAVA.fullmatch(name):
         raise LookupError(name)
     return name
+
+
+class Validator(Protocol):
+    """A rule: called with the name and the parsed value of a setting, it raises SettingError if it refuses."""
+
+    def __call__(self, name: str, value: Any, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A number within bounds.
+
+    >>> str(Range(1)), str(Range(0, 1.5))
+    ('[1,...]', '[0,...,1.5]')
+    """
+
+    least: float | None = None
+    most: float | None = None
+
+    def __call__(self, name: str, value: Any) -> None:
+        if value is None:
+            raise SettingError.invalid(name, None, "Value must be non-null")
+        if self.least is not None and not value >= self.least:  # nor NaN
+            raise SettingError.invalid(name, value, f"Value must be at least {self.least}")
+        if self.most is not None and value > self.most:
+            raise SettingError.invalid(name, value, f"Value must be no more than {self.most}")
+
+    def __str__(self) -> str:
+        least = "" if self.least is None else f"{self.least},"
+        most = "" if self.most is None else f",{self.most}"
+        return f"[{least}...{most}]"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of these texts."""
+
+    texts: tuple[str | None, ...]
+
+    def __call__(self, name: str, value: Any) -> None:
+        if value not in self.texts:
+            raise SettingError.invalid(name, value, f"String must be one of: {self._shown()}")
+
+    def __str__(self) -> str:
+        return f"[{self._shown()}]"
+
+    def _shown(self) -> str:
+        return ", ".join("null" if text is None else text for text in self.texts)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyCase:
+    """One of these texts, in upper or lower case. The order is that of Java's messages."""
+
+    texts: tuple[str, ...]
+
+    def __call__(self, name: str, value: Any) -> None:
+        if value is None or value.upper() not in self.texts:
+            raise SettingError.invalid(
+                name, value, f"String must be one of (case insensitive): {', '.join(self.texts)}"
+            )
+
+    def __str__(self) -> str:
+        return f"(case insensitive) [{', '.join(self.texts)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class NonNull:
+    """Anything but null."""
+
+    def __call__(self, name: str, value: Any) -> None:
+        if value is None:
+            raise SettingError.invalid(name, "null", "entry must be non null")
+
+    def __str__(self) -> str:
+        return "non-null string"
+
+
+@dataclass(frozen=True, slots=True)
+class NonEmptyText:
+    """A text that is not empty, or null."""
+
+    def __call__(self, name: str, value: Any) -> None:
+        if value == "":
+            raise SettingError.invalid(name, value, "String must be non-empty")
+
+    def __str__(self) -> str:
+        return "non-empty string"
+
+
+@dataclass(frozen=True, slots=True)
+class CleanText:
+    """A text that is not empty and has no control characters, or null."""
+
+    def __call__(self, name: str, value: Any) -> None:
+        if value is None:
+            return
+        if value == "":
+            raise SettingError.invalid(name, value, "String may not be empty")
+        controls = [str(ord(character)) for character in re.findall(r"[\x00-\x1f\x7f-\x9f]", value)]
+        if controls:
+            reason = (
+                f"String may not contain control sequences but had the following ASCII chars: {', '.join(controls)}"
+            )
+            raise SettingError.invalid(name, value, reason)
+
+    def __str__(self) -> str:
+        return "non-empty string without ISO control characters"
+
+
+@dataclass(frozen=True, slots=True)
+class JavaRegex:
+    """A regular expression of Java's."""
+
+    def __call__(self, name: str, value: Any) -> None:
+        try:
+            compile_java(value)
+        except JavaTextError as error:
+            reason = java_complaint(str(value), error)
+            raise SettingError.invalid(name, value, f"Invalid regex: {reason}") from error
+        except TypeError as error:
+            raise SettingError.invalid(name, value, "Invalid regex: null") from error
+
+    def __str__(self) -> str:
+        return "valid regex"
+
+
+@dataclass(frozen=True, slots=True)
+class NonEmptyList:
+    """A list with elements."""
+
+    def __call__(self, name: str, value: Any) -> None:
+        if not value:
+            raise SettingError.invalid(name, value, "Empty list")
+
+    def __str__(self) -> str:
+        return "non-empty list"
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueList:
+    """A list without empty elements; elements that come twice are dropped before. Kafka's ``ValidList``."""
+
+    allow_empty: bool = False
+    allow_null: bool = False
+    texts: tuple[str, ...] = ()
+
+    def __call__(self, name: str, value: Any) -> None:
+        if value is None:
+            if self.allow_null:
+                return
+            raise SettingError(f"Configuration '{name}' values must not be null.")
+        if not value and not self.allow_empty:
+            valid_values = str(OneOf(self.texts)) if self.texts else "any non-empty value"
+            raise SettingError(f"Configuration '{name}' must not be empty. Valid values include: {valid_values}")
+        if len(set(value)) != len(value):
+            raise SettingError(f"Configuration '{name}' values must not be duplicated.")
+        for part in value:
+            if part == "":
+                raise SettingError(f"Configuration '{name}' values must not be empty.")
+            if self.texts:
+                OneOf(self.texts)(name, part)
+
+    def __str__(self) -> str:
+        return str(OneOf(self.texts)) if self.texts else "any non-duplicate values"
+
+
+def no_alias_twice(name: str, value: list[str]) -> None:
+    """Refuse a list of aliases that has one twice.
+
+    Raises:
+        SettingError: It has.
+    """
+    if len(set(value)) != len(value):
+        raise SettingError.invalid(name, value, "Duplicate alias provided.")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A rule that a function checks."""
+
+    function: Callable[[str, Any], None]
+    text: str
+
+    def __call__(self, name: str, value: Any) -> None:
+        self.function(name, value)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """All of these rules, in order."""
+
+    rules: tuple[Validator, ...]
+
+    def __call__(self, name: str, value: Any) -> None:
+        for rule in self.rules:
+            rule(name, value)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.rules))
+
+
+_DATABASE = re.compile(r"(jdbc:)?(sqlite:|[a-z][\w+]*://).*", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class WebUrl:
+    """An HTTP URL, or a list of them.
+
+    >>> WebUrl()("url", "localhost:9200")
+    Traceback (most recent call last):
+    ...
+    penstock.connect.data.errors.SettingError: Invalid value localhost:9200 for configuration url: not an HTTP URL
+    """
+
+    def __call__(self, name: str, value: Any) -> None:
+        if value is None:
+            return  # it is missing, which is said anyhow
+        for text in (value or [""]) if isinstance(value, list) else [value]:
+            if not _is_web_url(str(text)):
+                raise SettingError.invalid(name, text, "not an HTTP URL")
+
+    def __str__(self) -> str:
+        return "HTTP URL"
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseUrl:
+    """A URL of a database as SQLAlchemy or JDBC has it."""
+
+    def __call__(self, name: str, value: Any) -> None:
+        if value is not None and not _DATABASE.fullmatch(str(value)):
+            reason = "not a URL of a database, such as postgresql+psycopg://host/db or sqlite:///file.db"
+            raise SettingError.invalid(name, _shown_url(str(value)), reason)
+
+    def __str__(self) -> str:
+        return "URL of a database"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedValues:
+    """A list of ``name:value``."""
+
+    def __call__(self, name: str, value: Any) -> None:
+        for number, text in enumerate(value or (), 1):
+            if not re.fullmatch(r"[^\s:]+\s*:.*", str(text), re.DOTALL):  # not shown: values may be secrets
+                raise SettingError(
+                    f"Invalid value for configuration {name}: element {number} is not written as name:value"
+                )
+
+    def __str__(self) -> str:
+        return "list of name:value"
+
+
+def named_values(texts: Iterable[str]) -> dict[str, str]:
+    """Return the values of a setting with the rule `NamedValues` by their names.
+
+    >>> named_values(["endpoint:http://localhost:9000"])
+    {'endpoint': 'http://localhost:9000'}
+    """
+    pairs = (str(text).partition(":") for text in texts)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+@dataclass(frozen=True, slots=True)
+class EachRegex:
+    """A list of Python's regular expressions."""
+
+    def __call__(self, name: str, value: Any) -> None:
+        for text in value or ():
+            try:
+                re.compile(text)
+            except re.error as error:
+                raise SettingError.invalid(name, text, f"Invalid regex: {error}") from error
+
+    def __str__(self) -> str:
+        return "list of regular expressions"
+
+
+def _is_web_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
+
+
+def _shown_url(text: str) -> str:
+    """Return the text without what may be a password."""
+    return re.sub(r"[^/@]*@", "****@", text)[:100]

@@ -11,10 +11,7 @@ from typing import Any, ClassVar
 from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
 from penstock.connect.config import ConfigDef, Importance, Kind, Model, OneOf, Range, Setting
 from penstock.connect.data import SourceRecord
-from penstock.connect.generators.access_log import access_log
-from penstock.connect.generators.base import Generated, GeneratorSettings
-from penstock.connect.generators.clicks import clicks
-from penstock.connect.generators.shop import shop
+from penstock.connect.generators import Generated, GeneratorSettings, access_log, clicks, shop
 
 __all__ = ["DatagenSource", "DatagenTask"]
 

@@ -20,9 +20,7 @@ from penstock.connect.connectors.http import (
     retry_after_s,
 )
 from penstock.connect.connectors.http_positions import MOST_OF_ROUND, NewRecords, mark_of, position_order
-from penstock.connect.functions.decorators import source
-from penstock.connect.functions.function_settings import Settings
-from penstock.connect.functions.record import Offsets, Record
+from penstock.connect.functions.decorators import Offsets, Record, Settings, source
 from penstock.errors import ConnectError
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from penstock.connect.config import ConfigValue
 from penstock.connect.connectors.mirror_base import PACKAGE, ClusterLogs, MirrorConnector, MirrorTask, report_error
 from penstock.connect.data import BYTES, SourceRecord
 from penstock.connect.mirror.checkpoints import MirrorCheckpoint, mirrored_groups
-from penstock.connect.mirror.connector_settings import CHECKPOINT_CONFIG
-from penstock.connect.mirror.flows import Flow
+from penstock.connect.mirror.flows import CHECKPOINT_CONFIG, Flow
+from penstock.connect.mirror.offset_syncs import COMPACTED
 from penstock.connect.mirror.records import Checkpoint
-from penstock.connect.mirror.sync_writer import COMPACTED
 from penstock.log.ensure_topic import ensure_topic
 
 __all__ = ["MirrorCheckpointConnector", "MirrorCheckpointTask"]

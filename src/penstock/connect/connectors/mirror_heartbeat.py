@@ -9,10 +9,9 @@ from typing import ClassVar
 from penstock.connect.api import SourceTask
 from penstock.connect.connectors.mirror_base import PACKAGE, ClusterLogs, MirrorConnector
 from penstock.connect.data import BYTES, SourceRecord
-from penstock.connect.mirror.connector_settings import HEARTBEAT_CONFIG
-from penstock.connect.mirror.flows import Flow, connector_flow
+from penstock.connect.mirror.flows import HEARTBEAT_CONFIG, Flow, connector_flow
+from penstock.connect.mirror.offset_syncs import COMPACTED
 from penstock.connect.mirror.replication import heartbeat_now
-from penstock.connect.mirror.sync_writer import COMPACTED
 from penstock.log.ensure_topic import ensure_topic
 
 __all__ = ["MirrorHeartbeatConnector", "MirrorHeartbeatTask"]

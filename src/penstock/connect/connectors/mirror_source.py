@@ -10,14 +10,12 @@ from penstock.connect.api import ExactlyOnce
 from penstock.connect.config import ConfigValue
 from penstock.connect.connectors.mirror_base import PACKAGE, ClusterLogs, MirrorConnector, MirrorTask, report_error
 from penstock.connect.data import BYTES, OPTIONAL_BYTES, RetriableError, SourceRecord
-from penstock.connect.data.headers import Header, Headers
-from penstock.connect.delivery.copied import CopiedBatch, Copy
-from penstock.connect.mirror.acls import AclSync
-from penstock.connect.mirror.connector_settings import SOURCE_CONFIG
-from penstock.connect.mirror.flows import Flow
-from penstock.connect.mirror.reading import MirrorReader, SourcePiece, as_columns, source_partition
-from penstock.connect.mirror.remote_topics import RemoteTopics
-from penstock.connect.mirror.sync_writer import SyncWriter
+from penstock.connect.data.records import Header, Headers
+from penstock.connect.delivery.outgoing import CopiedBatch, Copy
+from penstock.connect.mirror.flows import SOURCE_CONFIG, Flow
+from penstock.connect.mirror.offset_syncs import SyncWriter
+from penstock.connect.mirror.remote_topics import AclSync, RemoteTopics
+from penstock.connect.mirror.replication import MirrorReader, SourcePiece, as_columns, source_partition
 from penstock.errors import LogUnavailableError
 from penstock.log import Delivery
 from penstock.log.base import TopicPartition

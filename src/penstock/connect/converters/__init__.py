@@ -1,8 +1,7 @@
 """Converters of keys, values and headers, under Kafka's class names."""
 
 from penstock.connect.converters.converter import Converter, Role
-from penstock.connect.converters.header_parsing import parse_header
-from penstock.connect.converters.header_text import header_text
+from penstock.connect.converters.headers import SimpleHeaderConverter, header_text, parse_header
 from penstock.connect.converters.json_converter import JsonConverter
 from penstock.connect.converters.simple import (
     BooleanConverter,
@@ -14,12 +13,11 @@ from penstock.connect.converters.simple import (
     ShortConverter,
     StringConverter,
 )
-from penstock.connect.converters.simple_header import SimpleHeaderConverter
 
 __all__ = [
+    "CONVERTERS",
     "BooleanConverter",
     "ByteArrayConverter",
-    "CONVERTERS",
     "Converter",
     "DoubleConverter",
     "FloatConverter",

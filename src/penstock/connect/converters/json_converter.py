@@ -1,22 +1,342 @@
-"""The JSON converter: with schemas in each record, with one schema for all, or without."""
+"""The JSON converter: with schemas in each record, with one schema for all, or without.
 
-# ruff: noqa: ARG002 - the topic is part of the interface
+Whatever is unusual in a text is left to the reader of whole texts, which decides about it and has the errors.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from json.scanner import make_scanner
 from typing import Any, ClassVar, Generic, TypeVar
 
 from penstock.base.java_text.blanks import is_blank
 from penstock.connect.config import AnyCase, ConfigDef, Importance, Kind, Model, Setting, Width
 from penstock.connect.converters.converter import CONVERTER_TYPE, Converter, Role
-from penstock.connect.converters.json_envelopes import EnvelopeReader
-from penstock.connect.converters.json_schemas import schema_from_json, schema_to_json
-from penstock.connect.data import NO_VALUE, BytesError, DataError, Schema, SchemaAndValue
-from penstock.serde.data.json_values import JsonOptions, from_json, read_json, to_json
+from penstock.connect.data import (
+    NO_VALUE,
+    BytesError,
+    DataError,
+    Moment,
+    Schema,
+    SchemaAndValue,
+    SchemaBuilderError,
+    Struct,
+    Type,
+    array,
+    map_of,
+    struct,
+    with_default,
+    wrapped,
+)
+from penstock.serde.data.json_values import JsonOptions, from_json, quoted, read_integer, read_json, to_json
+from penstock.serde.data.logical import (
+    DATE_NAME,
+    DECIMAL_NAME,
+    TIME_NAME,
+    TIMESTAMP_NAME,
+    date_from_days,
+    time_from_millis,
+)
+from penstock.serde.data.values import BITS
 
-__all__ = ["JsonConverter"]
+__all__ = ["EnvelopeReader", "JsonConverter", "schema_from_json", "schema_to_json"]
+
+TYPES = {kind.value: kind for kind in Type}
+
+
+def schema_to_json(schema: Schema | None, options: JsonOptions, *, field: str | None = None) -> str:
+    """Return the JSON text of a schema.
+
+    Args:
+        schema: The schema.
+        options: How its default is written.
+        field: The field that it is of.
+
+    Example:
+        >>> schema_to_json(Schema(Type.INT8, name="size"), JsonOptions())
+        '{"type":"int8","optional":false,"name":"size"}'
+    """
+    if schema is None:
+        return "null"
+    parts = [f'"type":"{schema.type.value}"']
+    match schema.type:
+        case Type.ARRAY:
+            parts.append(f'"items":{schema_to_json(schema.values, options)}')
+        case Type.MAP:
+            parts.append(f'"keys":{schema_to_json(schema.keys, options)}')
+            parts.append(f'"values":{schema_to_json(schema.values, options)}')
+        case Type.STRUCT:
+            fields = (schema_to_json(part.schema, options, field=part.name) for part in schema.fields)
+            parts.append(f'"fields":[{",".join(fields)}]')
+    parts.append(f'"optional":{"true" if schema.optional else "false"}')
+    if schema.name is not None:
+        parts.append(f'"name":{quoted(schema.name)}')
+    if schema.version is not None:
+        parts.append(f'"version":{schema.version}')
+    if schema.doc is not None:
+        parts.append(f'"doc":{quoted(schema.doc)}')
+    if schema.parameters is not None:
+        pairs = (f"{quoted(name)}:{quoted(value)}" for name, value in schema.parameters.items())
+        parts.append(f'"parameters":{{{",".join(pairs)}}}')
+    if schema.default is not None:
+        parts.append(f'"default":{to_json(schema, schema.default, options)}')
+    if field is not None:
+        parts.append(f'"field":{quoted(field)}')
+    return f"{{{','.join(parts)}}}"
+
+
+def schema_from_json(node: Any, options: JsonOptions) -> Schema | None:
+    """Return the schema of parsed JSON.
+
+    Raises:
+        DataError: It is not a schema.
+        SchemaBuilderError: It cannot be: a field twice, a default that does not fit.
+
+    Example:
+        >>> str(schema_from_json({"type": "string", "optional": True}, JsonOptions()))
+        'Schema{STRING}'
+    """
+    if node is None:
+        return None
+    name = node.get("type") if isinstance(node, dict) else None
+    if not isinstance(name, str):
+        raise DataError("Schema must contain 'type' field")
+    kind = TYPES.get(name)
+    if kind is None:
+        raise DataError(f"Unknown schema type: {name}")
+    version = node.get("version")
+    schema = replace(
+        _bare(kind, node, options),
+        optional=node.get("optional") is True,
+        name=_text(node, "name"),
+        version=wrapped(version, 32) if isinstance(version, int) and not isinstance(version, bool) else None,
+        doc=_text(node, "doc"),
+        parameters=_parameters(node.get("parameters")),
+    )
+    if "default" not in node:
+        return schema
+    default = from_json(schema, node["default"], options)
+    return with_default(schema, default)
+
+
+def _bare(kind: Type, node: dict[str, Any], options: JsonOptions) -> Schema:
+    match kind:
+        case Type.ARRAY:
+            if node.get("items") is None:
+                raise DataError("Array schema did not specify the element type")
+            return array(schema_from_json(node["items"], options))
+        case Type.MAP:
+            for part, word in (("keys", "key"), ("values", "value")):
+                if part not in node:
+                    raise DataError(f"Map schema did not specify the {word} type")
+            keys, values = schema_from_json(node["keys"], options), schema_from_json(node["values"], options)
+            for schema, word in ((keys, "keySchema"), (values, "valueSchema")):
+                if schema is None:
+                    raise SchemaBuilderError(f"{word} cannot be null.")
+            return map_of(keys, values)
+        case Type.STRUCT:
+            fields = node.get("fields")
+            if not isinstance(fields, list):
+                raise DataError('Struct schema\'s "fields" argument is not an array.')
+            return struct([_field(part, options) for part in fields])
+    return Schema(kind)
+
+
+def _field(node: Any, options: JsonOptions) -> tuple[str, Schema]:
+    name = node.get("field") if isinstance(node, dict) else None
+    if not isinstance(name, str):
+        raise DataError("Struct schema's field name not specified properly")
+    schema = schema_from_json(node, options)
+    if schema is None:
+        raise SchemaBuilderError(f"fieldSchema for field {name} cannot be null.")
+    return name, schema
+
+
+def _text(node: dict[str, Any], key: str) -> str | None:
+    value = node.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _parameters(node: Any) -> dict[str, str] | None:
+    if not isinstance(node, dict) or not node:
+        return None
+    if not all(isinstance(value, str) for value in node.values()):
+        raise DataError("Schema parameters must have string values.")
+    return dict(node)
+
+
+MOST_ENVELOPES = 8
+MOST_BRACKETS = 100  # fewer than the levels that a text may have
+LONGEST_FLOAT = 24  # characters that Python writes for one
+BLANKS = " \t\n\r"
+_SCHEMA = re.compile(r'\{[ \t\n\r]*"schema"[ \t\n\r]*:[ \t\n\r]*')
+_PAYLOAD = re.compile(r'[ \t\n\r]*,[ \t\n\r]*"payload"[ \t\n\r]*:')
+_HALF_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
+_LOGICAL: dict[str, Callable[[int], Moment]] = {
+    TIMESTAMP_NAME: Moment,
+    DATE_NAME: date_from_days,
+    TIME_NAME: time_from_millis,
+}
+_KINDS: dict[Type, type] = {Type.STRING: str, Type.BOOLEAN: bool, Type.FLOAT64: float}
+_SCAN_ANY = make_scanner(json.JSONDecoder())  # type: ignore[arg-type]
+
+
+class _UnusualError(ValueError):
+    """The text is for the reader of whole texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A field.
+
+    Attributes:
+        name: Its name.
+        kind: Python's type of its JSON.
+        null: What is taken for null.
+        may_be_null: Whether null is taken for something.
+        limit: Whole numbers are below it, and not below its opposite.
+        make: What makes the value of a whole number; None: it is the value.
+    """
+
+    name: str
+    kind: type
+    null: Any
+    may_be_null: bool
+    limit: int
+    make: Callable[[int], Moment] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Envelope:
+    """What texts of one schema begin with, and the fields of their payloads."""
+
+    head: bytes
+    brackets: int
+    schema: Schema
+    parts: tuple[_Part, ...]
+
+
+class EnvelopeReader:
+    """A reader of texts that begin as one before did.
+
+    Args:
+        replace_null: Null becomes the default, where there is one.
+    """
+
+    def __init__(self, *, replace_null: bool) -> None:
+        self._replace_null = replace_null
+        self._envelopes: list[_Envelope] = []
+        self._others: list[Schema] = []  # whose payloads are not of plain fields
+
+    def read(self, data: bytes) -> SchemaAndValue | None:
+        """Return the value of a text; None: the text has to be read whole."""
+        for envelope in self._envelopes:
+            if data.startswith(envelope.head):
+                try:
+                    return SchemaAndValue(envelope.schema, _payload(envelope, data))
+                except (ValueError, OverflowError, StopIteration, RecursionError, DataError):
+                    return None
+        return None
+
+    def remember(self, data: bytes, schema: Schema | None) -> None:
+        """Remember how a text begins that was read and has this schema, if its payloads are of plain fields."""
+        if schema is None or data[1:2] == b"\0" or any(each is schema for each in self._others):
+            return
+        if any(data.startswith(each.head) for each in self._envelopes):
+            return  # something is unusual in the payload
+        parts = self._parts(schema) if schema.type is Type.STRUCT else None
+        if parts is None:
+            self._others = [schema, *self._others[: MOST_ENVELOPES - 1]]
+            return
+        try:
+            text = data.decode()
+            before = _SCHEMA.match(text)
+            between = _PAYLOAD.match(text, _SCAN_ANY(text, before.end())[1]) if before is not None else None
+        except (ValueError, StopIteration, RecursionError):
+            return
+        head = b"" if between is None else text[: between.end()].encode()
+        if not head:
+            return
+        brackets = head.count(b"[") + head.count(b"{")
+        self._envelopes = [_Envelope(head, brackets, schema, parts), *self._envelopes[: MOST_ENVELOPES - 1]]
+
+    def _parts(self, schema: Schema) -> tuple[_Part, ...] | None:
+        """Return the fields of a struct; None if one is not plain."""
+        parts = [self._part(each.name, each.schema) for each in schema.fields]
+        plain = [each for each in parts if each is not None]
+        return tuple(plain) if len(plain) == len(parts) and schema.name not in (*_LOGICAL, DECIMAL_NAME) else None
+
+    def _part(self, name: str, schema: Schema) -> _Part | None:
+        has_default = schema.default is not None and self._replace_null
+        null, may_be_null = (schema.default, True) if has_default else (None, schema.optional)
+        if schema.name in _LOGICAL:
+            bits = 64 if schema.name == TIMESTAMP_NAME else 32
+            return _Part(name, int, null, may_be_null, 1 << (bits - 1), _LOGICAL[schema.name])
+        if schema.name == DECIMAL_NAME:
+            return None
+        if schema.type in BITS:
+            return _Part(name, int, null, may_be_null, 1 << (BITS[schema.type] - 1), None)
+        kind = _KINDS.get(schema.type)
+        return None if kind is None else _Part(name, kind, null, may_be_null, 0, None)
+
+
+def _payload(envelope: _Envelope, data: bytes) -> Struct:
+    """Return the payload of a text that begins as its envelope does.
+
+    Raises:
+        ValueError: Something is unusual; so do the other errors of reading and of values say.
+    """
+    tail = data[len(envelope.head) :]
+    if envelope.brackets + tail.count(b"[") + tail.count(b"{") > MOST_BRACKETS:
+        raise _UnusualError
+    if b"\\u" in tail and _HALF_ESCAPE.search(tail):  # perhaps in a name
+        raise _UnusualError
+    text = tail.decode().lstrip(BLANKS)
+    node, end = _scan(text, 0)
+    if type(node) is not dict or text[end:].lstrip(BLANKS)[:1] != "}":
+        raise _UnusualError
+    values: list[Any] = []
+    for part in envelope.parts:
+        value: Any = node.get(part.name)
+        kind = type(value)
+        if kind is not part.kind:
+            if kind is int and part.kind is float:
+                value = float(value)
+            elif value is None and part.may_be_null:
+                value = part.null
+            else:
+                raise _UnusualError
+        elif kind is int:
+            if not -part.limit <= value < part.limit:
+                raise _UnusualError
+            if part.make is not None:
+                value = part.make(value)
+        values.append(value)
+    return Struct.of_checked(envelope.schema, values)
+
+
+def _double(text: str) -> float:
+    """Return a number with a fraction or an exponent, but not one whose digits or exponent may be too many."""
+    value = float(text)
+    if len(text) > LONGEST_FLOAT or (not value and text != "0.0") or not math.isfinite(value):
+        raise _UnusualError
+    return value
+
+
+def _constant(text: str) -> Any:
+    raise _UnusualError(text)
+
+
+_scan = make_scanner(json.JSONDecoder(parse_float=_double, parse_int=read_integer, parse_constant=_constant))  # type: ignore[arg-type]
+
+
+# ruff: noqa: ARG002 - the topic is part of the interface
+
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -3,14 +3,11 @@
 The same for a task in a worker, for ``connect run`` and for the test driver.
 """
 
-from penstock.connect.delivery.conversion import Converters, Encoded
 from penstock.connect.delivery.outgoing import SourceSteps
-from penstock.connect.delivery.pipeline import Pipeline
+from penstock.connect.delivery.pipeline import Converters, Encoded, Pipeline, Step
 from penstock.connect.delivery.sink import SinkDelivery
 from penstock.connect.delivery.source import SourceDelivery, Unwatched
-from penstock.connect.delivery.steps import Step
-from penstock.connect.delivery.stored_offsets import StoredOffsets
-from penstock.connect.delivery.writing import RecordWriter, WritableLog
+from penstock.connect.delivery.writing import RecordWriter, StoredOffsets, WritableLog
 
 __all__ = [
     "Converters",

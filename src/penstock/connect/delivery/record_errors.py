@@ -1,18 +1,18 @@
-"""Errors of records: retries, what is tolerated, and where failed records are reported."""
+"""Errors of records: retries, what is tolerated, where failed records are reported, and their stack traces."""
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from penstock.base.backoff import Backoff
 from penstock.base.log_lines import own_logger
-from penstock.connect.data import RetriableError, SinkRecord
-from penstock.connect.delivery.traces import error_message
+from penstock.connect.data import RetriableError, SinkRecord, java_name
 from penstock.errors import ConnectError
 from penstock.log import ConsumerRecord
 
@@ -24,7 +24,42 @@ __all__ = [
     "ErrorHandler",
     "FailedRecord",
     "Tolerance",
+    "error_message",
+    "trace_text",
 ]
+
+_MOST_CAUSES = 10
+
+
+def trace_text(error: BaseException) -> str:
+    """Return the stack trace of an error and of its causes.
+
+    >>> from penstock.errors import ConnectError
+    >>> print(trace_text(ConnectError("no configs today")))
+    org.apache.kafka.connect.errors.ConnectException: no configs today
+    """
+    parts = []
+    for number, each in enumerate(_chain(error)):
+        frames = traceback.extract_tb(each.__traceback__)
+        lines = [f"\tat {frame.name} ({frame.filename}:{frame.lineno})" for frame in reversed(frames)]
+        head = f"{java_name(each)}: {error_message(each)}"
+        parts.append("\n".join([head if number == 0 else f"Caused by: {head}", *lines]))
+    return "\n".join(parts)
+
+
+def error_message(error: BaseException) -> str:
+    """Return the message of an error, without the hint."""
+    return str(getattr(error, "message", None) or error)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    current: BaseException | None = error
+    for _ in range(_MOST_CAUSES):
+        if current is None:
+            return
+        yield current
+        current = current.__cause__
+
 
 _log = own_logger(__name__)
 T = TypeVar("T")

@@ -1,24 +1,148 @@
-"""Delivery of a sink's task: read, convert, transform, put; commit offsets behind what the task has taken."""
+"""Delivery of a sink's task: read columns or records, convert, transform, put; commit offsets behind it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
 from penstock.connect.api import ErrantRecordReporter, SinkTask
-from penstock.connect.data import DataError, RetriableError, SinkBatch, SinkRecord
-from penstock.connect.delivery.incoming import Incoming, Originals, SinkSteps
-from penstock.connect.delivery.pipeline import Pipeline
+from penstock.connect.converters import Converter
+from penstock.connect.data import DataError, Header, Headers, RetriableError, Schema, SinkBatch, SinkColumns, SinkRecord
+from penstock.connect.delivery.pipeline import OnStep, Pipeline, Step
 from penstock.connect.delivery.record_errors import NOT_PUT, ErrantRecords
 from penstock.connect.delivery.source import Unwatched, Watcher
-from penstock.connect.delivery.steps import OnStep, Step
 from penstock.errors import ConnectError
-from penstock.log import Consumer, RebalanceListener, TopicPartition
+from penstock.log import Consumer, ConsumerRecord, RebalanceListener, TopicPartition
 from penstock.log.base import TopicLog
+from penstock.log.consumer_interface import records_of
 
-__all__ = ["FailedPut", "SinkContext", "SinkDelivery", "put_by_record"]
+__all__ = ["Incoming", "Originals", "SinkDelivery", "SinkSteps", "put_by_record"]
+
+Incoming = list[SinkColumns | SinkRecord]
+
+
+class Originals:
+    """The records of the current batch as they were read, by their place."""
+
+    def __init__(self) -> None:
+        self._batches: list[tuple[TopicPartition, pa.RecordBatch]] = []
+
+    def add(self, tp: TopicPartition, batch: pa.RecordBatch) -> None:
+        """Keep a batch."""
+        self._batches.append((tp, batch))
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._batches.clear()
+
+    def get(self, where: tuple[str | None, int | None, int | None]) -> ConsumerRecord | None:
+        """Return the record of a topic, partition and offset."""
+        topic, number, offset = where
+        for tp, batch in self._batches:
+            if (tp.topic, tp.partition) != (topic, number):
+                continue
+            offsets = batch.column("offset").to_numpy()
+            row = int(offsets.searchsorted(offset))
+            if row < len(offsets) and offsets[row] == offset:
+                return next(records_of(tp, batch.slice(row, 1)))
+        return None
+
+
+class SinkSteps:
+    """Converts and transforms what was read from topics.
+
+    Args:
+        pipeline: Converters, transformations and the handling of errors.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+
+    def convert(self, tp: TopicPartition, batch: pa.RecordBatch) -> Incoming:
+        """Return the records of a batch (RECORD_SCHEMA) of a partition, without those that are dropped or skipped.
+
+        Raises:
+            ConnectError: A record has failed, and errors are not tolerated.
+        """
+        columns = self._columns(tp, batch)
+        if columns is None:
+            return self._rows(tp, batch)
+        columns, left = self._pipeline.columns(columns)
+        if not left:
+            return [columns]
+        incoming: Incoming = []
+        for row, record in enumerate(columns.records()):
+            original = partial(_original, tp, batch, row)
+            _, kept = self._pipeline.transformed(record, original, stages=left)
+            if kept is not None:
+                incoming.append(kept)
+        return incoming
+
+    def _columns(self, tp: TopicPartition, batch: pa.RecordBatch) -> SinkColumns | None:
+        headers = batch.column("headers")
+        if headers.null_count < len(headers):
+            return None
+        converters = self._pipeline.converters
+        try:
+            keys = _decoded(converters.key, tp.topic, batch.column("key"))
+            values = _decoded(converters.value, tp.topic, batch.column("value"))
+        except Exception:  # noqa: BLE001 - record by record it is known which one has failed
+            return None
+        if keys is None or values is None:
+            return None
+        offsets, times = batch.column("offset").to_pylist(), batch.column("timestamp").to_pylist()
+        return SinkColumns(tp.topic, tp.partition, offsets, times, keys[1], keys[0], values[1], values[0])
+
+    def _rows(self, tp: TopicPartition, batch: pa.RecordBatch) -> Incoming:
+        incoming: Incoming = []
+        for original in records_of(tp, batch):
+            record = self._converted(original)
+            if record is None:
+                continue
+            _, kept = self._pipeline.transformed(record, lambda original=original: original)  # type: ignore[misc]
+            if kept is not None:
+                incoming.append(kept)
+        return incoming
+
+    def _converted(self, original: ConsumerRecord) -> SinkRecord | None:
+        topic, converters = original.topic, self._pipeline.converters
+
+        def headers() -> Headers:
+            converted = ((name, converters.header.to_connect(topic, data)) for name, data in original.headers)
+            return Headers(Header(name, each.value, each.schema) for name, each in converted)
+
+        steps: list[tuple[str, Converter, Callable[[], Any]]] = [
+            ("KEY_CONVERTER", converters.key, lambda: converters.key.to_connect(topic, original.key)),
+            ("VALUE_CONVERTER", converters.value, lambda: converters.value.to_connect(topic, original.value)),
+            ("HEADER_CONVERTER", converters.header, headers),
+        ]
+        parts: list[Any] = []
+        for stage, converter, operation in steps:
+            passed, result = self._pipeline.errors.run((stage, type(converter).java_class), operation, original)
+            if not passed:
+                return None
+            parts.append(result)
+        key, value, packed = parts
+        return SinkRecord(
+            topic=topic, partition=original.partition, offset=original.offset, timestamp=original.timestamp,
+            timestamp_type="CreateTime", key=key.value, key_schema=key.schema, value=value.value,
+            value_schema=value.schema, headers=packed,
+        )  # fmt: skip
+
+
+def _decoded(converter: Converter, topic: str, column: pa.Array) -> tuple[Schema | None, Sequence[Any]] | None:
+    if column.null_count == len(column):
+        none = converter.to_connect(topic, None)
+        return none.schema, [none.value] * len(column)
+    return converter.all_to_connect(topic, column.to_pylist())
+
+
+def _original(tp: TopicPartition, batch: pa.RecordBatch, row: int) -> ConsumerRecord:
+    return next(records_of(tp, batch.slice(row, 1)))
 
 
 class SinkDelivery(RebalanceListener):

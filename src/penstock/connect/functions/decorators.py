@@ -1,20 +1,271 @@
-"""The decorators that make connectors and transformations of functions."""
+"""Decorators that make connectors and transformations of functions, their settings, records and tasks."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, ClassVar, TypeVar
 
-from penstock.connect.api import Connector, ExactlyOnce, SinkConnector, SourceConnector
-from penstock.connect.config import ConfigDef
-from penstock.connect.data import ConnectRecord
-from penstock.connect.functions.function_settings import Settings, definition_of
-from penstock.connect.functions.tasks import FunctionSinkTask, FunctionSourceTask
-from penstock.connect.transforms import Transformation
-from penstock.errors import ConfigError
+import pyarrow as pa
 
-__all__ = ["FunctionConnector", "FunctionTransform", "sink", "source", "transform"]
+from penstock.base.durations import duration_ms
+from penstock.connect.api import (
+    Connector,
+    ExactlyOnce,
+    OffsetReader,
+    SinkConnector,
+    SinkTask,
+    SourceConnector,
+    SourceTask,
+)
+from penstock.connect.config import NO_DEFAULT, ConfigDef, Importance, Kind, Password, Setting
+from penstock.connect.data import ConnectRecord, Header, Headers, Schema, SinkRecord, SourceRecord, Struct
+from penstock.connect.transforms import Transformation
+from penstock.errors import ConfigError, ConnectError
+
+__all__ = [
+    "FunctionConnector",
+    "FunctionSourceTask",
+    "FunctionTransform",
+    "Offsets",
+    "Record",
+    "Settings",
+    "definition_of",
+    "setting_name",
+    "sink",
+    "source",
+    "transform",
+]
+
+KINDS: dict[type, Kind] = {
+    bool: Kind.BOOLEAN,
+    int: Kind.LONG,
+    float: Kind.DOUBLE,
+    str: Kind.STRING,
+    list: Kind.LIST,
+    Password: Kind.PASSWORD,
+}
+
+
+class Settings:
+    """The parsed settings of a connector, as attributes and by name.
+
+    Example:
+        >>> settings = Settings({"url": "http://localhost", "batch.size": 10})
+        >>> settings.url, settings.batch_size, settings["batch.size"]
+        ('http://localhost', 10, 10)
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+
+    def __getattr__(self, name: str) -> Any:
+        values = self.__dict__.get("_values", {})
+        setting = next((each for each in (name, setting_name(name)) if each in values), None)
+        if setting is None:
+            raise AttributeError(f"there is no setting {setting_name(name)!r}; there are {', '.join(values) or 'none'}")
+        return values[setting]
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Any:
+        return iter(self._values)
+
+    def __repr__(self) -> str:
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in self._values.items())})"
+
+
+def setting_name(keyword: str) -> str:
+    """Return the name of a setting in configs: ``batch_size`` is ``batch.size``."""
+    return keyword.replace("_", ".")
+
+
+def definition_of(keywords: Mapping[str, Any]) -> ConfigDef:
+    """Return the definition of settings: a type is a setting that must be set, any other value its default.
+
+    Args:
+        keywords: ``str``, ``int``, ``float``, ``bool``, ``list`` or ``Password``; a default of such a type; or a whole
+            ``Setting``, of which the name may be empty.
+
+    Raises:
+        ConfigError: A value is none of them.
+
+    Example:
+        >>> [(s.name, s.kind.name, s.required) for s in definition_of({"url": str, "batch_size": 100})]
+        [('url', 'STRING', True), ('batch.size', 'LONG', False)]
+    """
+    return ConfigDef([_setting(keyword, value) for keyword, value in keywords.items()])
+
+
+def _setting(keyword: str, value: Any) -> Setting:
+    name = setting_name(keyword)
+    if isinstance(value, Setting):
+        return value
+    if isinstance(value, type) and value in KINDS:
+        return Setting(name=name, kind=KINDS[value], importance=Importance.HIGH, default=NO_DEFAULT)
+    kind = next((KINDS[each] for each in KINDS if type(value) is each), None)
+    if kind is None:
+        raise ConfigError(
+            f"the setting {keyword} is {value!r}",
+            hint="Give a type (str, int, float, bool, list, Password), a default of such a type, or a Setting.",
+        )
+    return Setting(name=name, kind=kind, default=value)
+
+
+D = TypeVar("D")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record that a source function yields.
+
+    Attributes:
+        topic: The topic.
+        value: The value: text, bytes, numbers, lists, dicts, or a ``Struct`` with a schema.
+        key: The key.
+        partition: The part of the source that it comes from, such as ``{"url": "..."}``.
+        offset: The position in that part to go on from after it. Records without one come again after a restart.
+        timestamp: Milliseconds since 1970; by default the time of writing.
+        headers: Names and values.
+        value_schema: The schema of the value, if it has one.
+        key_schema: The schema of the key, if it has one.
+
+    Example:
+        >>> Record("lines", "GET /", partition={"file": "a"}, offset={"line": 1}).to_source_record().source_offset
+        {'line': 1}
+    """
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    partition: Mapping[str, Any] | None = None
+    offset: Mapping[str, Any] | None = None
+    timestamp: int | None = None
+    headers: Mapping[str, Any] = field(default_factory=dict)
+    value_schema: Schema | None = None
+    key_schema: Schema | None = None
+
+    def to_source_record(self) -> SourceRecord:
+        """Return the record as the worker takes it."""
+        return SourceRecord(
+            topic=self.topic,
+            key=self.key,
+            key_schema=self.key_schema,
+            value=self.value,
+            value_schema=self.value_schema,
+            timestamp=self.timestamp,
+            headers=Headers(Header(name, value) for name, value in self.headers.items()),
+            source_partition=self.partition,
+            source_offset=self.offset,
+        )
+
+
+class Offsets:
+    """The stored offsets of a source, by source partition."""
+
+    def __init__(self, reader: OffsetReader) -> None:
+        self._reader = reader
+
+    def get(self, partition: Mapping[str, Any], default: D | None = None) -> dict[str, Any] | D | None:
+        """Return the offset to go on from; the default if there is none."""
+        offset = self._reader.offset(partition)
+        return default if offset is None else offset
+
+
+SourceFunction = Callable[[Settings, Offsets], Iterable[Any]]
+MOST_RECORDS = 1000
+MOST_SECONDS = 0.5
+LONGEST_WAIT = 0.5
+
+
+class FunctionSourceTask(SourceTask):
+    """A task that polls a generator. It yields a Record, a list of them (one transaction), or a time to wait."""
+
+    function: ClassVar[SourceFunction]
+    definition: ClassVar[ConfigDef]
+
+    def start(self, settings: Mapping[str, str]) -> None:
+        self._stopped = threading.Event()
+        self._wait_until = 0.0
+        parsed = Settings(self.definition.parse(settings))
+        self._yielded: Iterator[Any] | None = iter(type(self).function(parsed, Offsets(self.context.offset_reader)))
+
+    def poll(self) -> Sequence[SourceRecord] | None:
+        left = self._wait_until - time.monotonic()
+        if left > 0 or self._yielded is None:
+            self._stopped.wait(min(left, LONGEST_WAIT) if self._yielded is not None else LONGEST_WAIT)
+            if self._yielded is None or time.monotonic() < self._wait_until:
+                return None
+        records: list[SourceRecord] = []
+        deadline = time.monotonic() + MOST_SECONDS
+        while len(records) < MOST_RECORDS and not self._stopped.is_set() and time.monotonic() < deadline:
+            try:
+                yielded = next(self._yielded)
+            except StopIteration:
+                self._yielded = None
+                break
+            if isinstance(yielded, int | float | str | timedelta) and not isinstance(yielded, bool):
+                self._wait_until = time.monotonic() + _seconds(yielded)
+                break
+            records += _records(yielded)
+        return records
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the function has returned: there will be no more records."""
+        return self._yielded is None
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+
+class FunctionSinkTask(SinkTask):
+    """A task that calls a function with each batch, as a list of records or as an Arrow table."""
+
+    function: ClassVar[Callable[[Settings, Any], object]]
+    definition: ClassVar[ConfigDef]
+    takes_table: ClassVar[bool]
+
+    def start(self, settings: Mapping[str, str]) -> None:
+        self._settings = Settings(self.definition.parse(settings))
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        if records:
+            type(self).function(self._settings, to_table(records) if self.takes_table else list(records))
+
+
+def to_table(records: Sequence[SinkRecord]) -> pa.Table:
+    """Records as a table: a column for each field of their values, or one column ``value``.
+
+    >>> to_table([SinkRecord(topic="t", value={"path": "/", "status": 200})]).to_pylist()
+    [{'path': '/', 'status': 200}]
+    """
+    values = [record.value.to_dict() if isinstance(record.value, Struct) else record.value for record in records]
+    if values and all(isinstance(value, dict) for value in values):
+        return pa.Table.from_pylist(values)
+    return pa.table({"value": values})
+
+
+def _seconds(yielded: float | str | timedelta) -> float:
+    return float(yielded) if isinstance(yielded, int | float) else duration_ms(yielded, "the time to wait") / 1000
+
+
+def _records(yielded: Any) -> list[SourceRecord]:
+    elements = yielded if isinstance(yielded, list | tuple) else [yielded]
+    records = [each.to_source_record() if isinstance(each, Record) else each for each in elements]
+    for each in records:
+        if not isinstance(each, SourceRecord):
+            raise ConnectError(
+                f"the source yielded {each!r}",
+                hint="Yield a Record, a list of them, or a time to wait (seconds, or a text such as '10s').",
+            )
+    return records
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R", bound=ConnectRecord)
@@ -48,7 +299,7 @@ def source(name: str, /, **settings: Any) -> Callable[[F], F]:
         ConfigError: The function is not a generator of two parameters, or a setting is wrong.
 
     Example:
-        >>> from penstock.connect.functions.record import Record
+        >>> from penstock.connect.functions.decorators import Record
         >>> @source("Counter", topic=str, to=3)
         ... def counter(settings, offsets):
         ...     first = offsets.get({"of": "counter"}, {"next": 0})["next"]

@@ -1,6 +1,6 @@
 """The mirror: topics, groups and settings of one cluster copied to another, as MirrorMaker does it."""
 
-from penstock.connect.mirror.filters import ConfigPropertyFilter, GroupFilter, MirroredTopics, TopicFilter, is_cycle
+from penstock.connect.mirror.flows import ConfigPropertyFilter, GroupFilter, MirroredTopics, TopicFilter, is_cycle
 from penstock.connect.mirror.offset_syncs import OffsetSyncStore, SyncState
 from penstock.connect.mirror.policies import (
     POLICIES,
@@ -12,6 +12,7 @@ from penstock.connect.mirror.policies import (
 from penstock.connect.mirror.records import Checkpoint, Heartbeat, OffsetSync
 
 __all__ = [
+    "POLICIES",
     "Checkpoint",
     "ConfigPropertyFilter",
     "DefaultReplicationPolicy",
@@ -21,7 +22,6 @@ __all__ = [
     "MirroredTopics",
     "OffsetSync",
     "OffsetSyncStore",
-    "POLICIES",
     "ReplicationPolicy",
     "SyncState",
     "TopicFilter",

@@ -9,9 +9,9 @@ from typing import Self
 
 from penstock.base.backoff import Backoff
 from penstock.base.log_lines import own_logger
-from penstock.connect.mirror.acls import AclSync
 from penstock.connect.mirror.checkpoints import MirrorCheckpoint
 from penstock.connect.mirror.flows import Flow, MirrorCluster, read_flows
+from penstock.connect.mirror.remote_topics import AclSync
 from penstock.connect.mirror.replication import MirrorHeartbeat, MirrorSource
 from penstock.errors import LogUnavailableError, PenstockError
 from penstock.log.base import TopicLog

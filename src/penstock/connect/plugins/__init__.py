@@ -1,8 +1,7 @@
 """Plugins by name, and what configs make of them: chains of transformations, definitions, validation."""
 
-from penstock.connect.plugins.chain import Stage, TransformationChain, transformation_chain
+from penstock.connect.plugins.chain import Stage, TransformationChain, enriched, transformation_chain
 from penstock.connect.plugins.connector_definition import WorkerSettings
-from penstock.connect.plugins.enriching import enriched
 from penstock.connect.plugins.registry import (
     KAFKA_VERSION,
     Plugin,
@@ -11,8 +10,14 @@ from penstock.connect.plugins.registry import (
     connector_plugin,
     standard_plugins,
 )
-from penstock.connect.plugins.setting_names import NameCheck, check_converter, check_names, start_notes
-from penstock.connect.plugins.validating import plugin_settings, validate_connector
+from penstock.connect.plugins.validating import (
+    NameCheck,
+    check_converter,
+    check_names,
+    plugin_settings,
+    start_notes,
+    validate_connector,
+)
 
 __all__ = [
     "KAFKA_VERSION",

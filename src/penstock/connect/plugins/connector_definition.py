@@ -1,4 +1,4 @@
-"""The definition of a connector's settings: those of all connectors, with the worker's converters as defaults."""
+"""The definition of a connector's settings: of all, of sources or sinks, with the worker's converters."""
 
 from __future__ import annotations
 
@@ -6,14 +6,400 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.connect.config import Check, ConfigDef, Importance, Kind, Recommender, Setting, Width
+from penstock.connect.config import (
+    AllOf,
+    AnyCase,
+    Check,
+    CleanText,
+    ConfigDef,
+    Importance,
+    JavaRegex,
+    Kind,
+    NonEmptyText,
+    NonNull,
+    OneOf,
+    Range,
+    Recommender,
+    Setting,
+    UniqueList,
+    Width,
+    no_alias_twice,
+)
 from penstock.connect.data import SettingError
-from penstock.connect.plugins.common_settings import COMMON
-from penstock.connect.plugins.enriching import PREDICATES_SETTING, TRANSFORMS_SETTING
-from penstock.connect.plugins.kind_settings import SINK, SOURCE
+from penstock.connect.plugins.chain import PREDICATES_SETTING, TRANSFORMS_SETTING
 from penstock.connect.plugins.registry import Plugin, PluginKind, Plugins, standard_plugins
 
-__all__ = ["CONVERTER_KINDS", "WorkerSettings", "connector_definition", "plain_settings"]
+__all__ = [
+    "COMMON",
+    "CONVERTER_KINDS",
+    "FOREVER",
+    "RESTARTS",
+    "SINK",
+    "SOURCE",
+    "WorkerSettings",
+    "connector_definition",
+    "plain_settings",
+]
+
+FOREVER = -1
+COMMON: tuple[Setting, ...] = (
+    Setting(
+        name="name",
+        kind=Kind.STRING,
+        rule=CleanText(),
+        importance=Importance.HIGH,
+        doc=("Globally unique name to use for this connector."),
+        group="Common",
+        order=1,
+        width=Width.MEDIUM,
+        label="Connector name",
+    ),
+    Setting(
+        name="connector.class",
+        kind=Kind.STRING,
+        importance=Importance.HIGH,
+        doc=(
+            "Name or alias of the class for this connector. Must be a subclass of "
+            "org.apache.kafka.connect.connector.Connector. If the connector is "
+            "org.apache.kafka.connect.file.FileStreamSinkConnector, you can either specify this full name,  "
+            'or use "FileStreamSink" or "FileStreamSinkConnector" to make the configuration a bit shorter'
+        ),
+        group="Common",
+        order=2,
+        width=Width.LONG,
+        label="Connector class",
+    ),
+    Setting(
+        name="tasks.max",
+        kind=Kind.INT,
+        default="1",
+        rule=Range(1),
+        importance=Importance.HIGH,
+        doc=("Maximum number of tasks to use for this connector."),
+        group="Common",
+        order=4,
+        width=Width.SHORT,
+        label="Tasks max",
+    ),
+    Setting(
+        name="tasks.max.enforce",
+        kind=Kind.BOOLEAN,
+        default="true",
+        importance=Importance.LOW,
+        doc=(
+            "(Deprecated) Whether to enforce that the tasks.max property is respected by the connector. By "
+            "default, connectors that generate too many tasks will fail, and existing sets of tasks that "
+            "exceed the tasks.max property will also be failed. If this property is set to false, then "
+            "connectors will be allowed to generate more than the maximum number of tasks, and existing sets "
+            "of tasks that exceed the tasks.max property will be allowed to run. This property is deprecated "
+            "and will be removed in an upcoming major release."
+        ),
+        group="Common",
+        order=5,
+        width=Width.SHORT,
+        label="Enforce tasks max",
+    ),
+    Setting(
+        name="config.action.reload",
+        kind=Kind.STRING,
+        default="restart",
+        rule=OneOf(("none", "restart")),
+        importance=Importance.LOW,
+        doc=(
+            "The action that Connect should take on the connector when changes in external configuration "
+            "providers result in a change in the connector's configuration properties. A value of 'none' "
+            "indicates that Connect will do nothing. A value of 'restart' indicates that Connect should "
+            "restart/reload the connector with the updated configuration properties.The restart may actually "
+            "be scheduled in the future if the external configuration provider indicates that a configuration"
+            " value will expire in the future."
+        ),
+        group="Common",
+        order=14,
+        width=Width.MEDIUM,
+        label="Reload Action",
+    ),
+    Setting(
+        name="errors.retry.timeout",
+        kind=Kind.LONG,
+        default="0",
+        importance=Importance.MEDIUM,
+        doc=(
+            "The maximum duration in milliseconds that a failed operation will be reattempted. The default is"
+            " 0, which means no retries will be attempted. Use -1 for infinite retries."
+        ),
+        group="Error Handling",
+        order=1,
+        width=Width.MEDIUM,
+        label="Retry Timeout for Errors",
+    ),
+    Setting(
+        name="errors.retry.delay.max.ms",
+        kind=Kind.LONG,
+        default="60000",
+        importance=Importance.MEDIUM,
+        doc=(
+            "The maximum duration in milliseconds between consecutive retry attempts. Jitter will be added to"
+            " the delay once this limit is reached to prevent thundering herd issues."
+        ),
+        group="Error Handling",
+        order=2,
+        width=Width.MEDIUM,
+        label="Maximum Delay Between Retries for Errors",
+    ),
+    Setting(
+        name="errors.tolerance",
+        kind=Kind.STRING,
+        default="none",
+        rule=OneOf(("none", "all")),
+        importance=Importance.MEDIUM,
+        doc=(
+            "Behavior for tolerating errors during connector operation. 'none' is the default value and "
+            "signals that any error will result in an immediate connector task failure; 'all' changes the "
+            "behavior to skip over problematic records."
+        ),
+        group="Error Handling",
+        order=3,
+        width=Width.SHORT,
+        label="Error Tolerance",
+    ),
+    Setting(
+        name="errors.log.enable",
+        kind=Kind.BOOLEAN,
+        default="false",
+        importance=Importance.MEDIUM,
+        doc=(
+            "If true, write each error and the details of the failed operation and problematic record to the "
+            "Connect application log. This is 'false' by default, so that only errors that are not tolerated "
+            "are reported."
+        ),
+        group="Error Handling",
+        order=4,
+        width=Width.SHORT,
+        label="Log Errors",
+    ),
+    Setting(
+        name="errors.log.include.messages",
+        kind=Kind.BOOLEAN,
+        default="false",
+        importance=Importance.MEDIUM,
+        doc=(
+            "Whether to include in the log the Connect record that resulted in a failure. For sink records, "
+            "the topic, partition, offset, and timestamp will be logged. For source records, the key and "
+            "value (and their schemas), all headers, and the timestamp, Kafka topic, Kafka partition, source "
+            "partition, and source offset will be logged. This is 'false' by default, which will prevent "
+            "record keys, values, and headers from being written to log files."
+        ),
+        group="Error Handling",
+        order=5,
+        width=Width.SHORT,
+        label="Log Error Details",
+    ),
+)
+RESTARTS = ConfigDef(
+    [
+        Setting(
+            name="restart.policy",
+            kind=Kind.STRING,
+            default="none",
+            rule=AnyCase(("NONE", "ON-FAILURE")),
+            doc="Whether failed tasks start again: none or on-failure.",
+        ),
+        Setting(
+            name="restart.delay.ms",
+            kind=Kind.LONG,
+            default=1000,
+            rule=Range(1),
+            doc="The wait before the first restart, doubled each time.",
+        ),
+        Setting(
+            name="restart.delay.max.ms",
+            kind=Kind.LONG,
+            default=60_000,
+            rule=Range(1),
+            doc="The longest wait. A task that runs longer than this has recovered.",
+        ),
+        Setting(
+            name="restart.max.attempts",
+            kind=Kind.LONG,
+            default=FOREVER,
+            rule=Range(FOREVER),
+            doc="Attempts in a row; -1: no limit.",
+        ),
+    ]
+)
+
+
+def _regex(name: str, value: Any) -> None:
+    if value != "":
+        JavaRegex()(name, value)
+
+
+def _interval(name: str, value: Any) -> None:
+    if value is not None:
+        Range(0)(name, value)
+
+
+SOURCE: tuple[Setting, ...] = (
+    Setting(
+        name="topic.creation.groups",
+        kind=Kind.LIST,
+        default=(),
+        rule=AllOf((NonNull(), Check(no_alias_twice, "unique topic creation groups"))),
+        importance=Importance.LOW,
+        doc=("Groups of configurations for topics created by source connectors"),
+        group="Topic Creation",
+        order=1,
+        width=Width.LONG,
+        label="Topic Creation Groups",
+    ),
+    Setting(
+        name="exactly.once.support",
+        kind=Kind.STRING,
+        default="requested",
+        rule=AnyCase(("REQUIRED", "REQUESTED")),
+        importance=Importance.MEDIUM,
+        doc=(
+            'Permitted values are requested, required. If set to "required", forces a preflight check for the'
+            " connector to ensure that it can provide exactly-once semantics with the given configuration. "
+            "Some connectors may be capable of providing exactly-once semantics but not signal to Connect "
+            "that they support this; in that case, documentation for the connector should be consulted "
+            'carefully before creating it, and the value for this property should be set to "requested". '
+            'Additionally, if the value is set to "required" but the worker that performs preflight '
+            "validation does not have exactly-once support enabled for source connectors, requests to create "
+            "or validate the connector will fail."
+        ),
+        group="Exactly Once Support",
+        order=2,
+        width=Width.SHORT,
+        label="Exactly once support",
+    ),
+    Setting(
+        name="transaction.boundary",
+        kind=Kind.STRING,
+        default="poll",
+        rule=AnyCase(("INTERVAL", "POLL", "CONNECTOR")),
+        importance=Importance.MEDIUM,
+        doc=(
+            "Permitted values are: poll, interval, connector. If set to 'poll', a new producer transaction "
+            "will be started and committed for every batch of records that each task from this connector "
+            "provides to Connect. If set to 'connector', relies on connector-defined transaction boundaries; "
+            "note that not all connectors are capable of defining their own transaction boundaries, and in "
+            "that case, attempts to instantiate a connector with this value will fail. Finally, if set to "
+            "'interval', commits transactions only after a user-defined time interval has passed."
+        ),
+        group="Exactly Once Support",
+        order=3,
+        width=Width.SHORT,
+        label="Transaction Boundary",
+    ),
+    Setting(
+        name="transaction.boundary.interval.ms",
+        kind=Kind.LONG,
+        default=None,
+        rule=Check(_interval, "[0,...]"),
+        importance=Importance.LOW,
+        doc=(
+            "If 'transaction.boundary' is set to 'interval', determines the interval for producer transaction"
+            " commits by connector tasks. If unset, defaults to the value of the worker-level "
+            "'offset.flush.interval.ms' property. It has no effect if a different transaction.boundary is "
+            "specified."
+        ),
+        group="Exactly Once Support",
+        order=4,
+        width=Width.SHORT,
+        label="Transaction boundary interval",
+    ),
+    Setting(
+        name="offsets.storage.topic",
+        kind=Kind.STRING,
+        default=None,
+        rule=NonEmptyText(),
+        importance=Importance.LOW,
+        doc=(
+            "The name of a separate offsets topic to use for this connector. If empty or not specified, the "
+            "worker's global offsets topic name will be used. If specified, the offsets topic will be created"
+            " if it does not already exist on the Kafka cluster targeted by this connector (which may be "
+            "different from the one used for the worker's global offsets topic if the bootstrap.servers "
+            "property of the connector's producer has been overridden from the worker's). Only applicable in "
+            "distributed mode; in standalone mode, setting this property will have no effect."
+        ),
+        group="offsets.topic",
+        order=1,
+        width=Width.LONG,
+        label="Offsets topic",
+    ),
+)
+SINK: tuple[Setting, ...] = (
+    Setting(
+        name="topics",
+        kind=Kind.LIST,
+        default=(),
+        rule=UniqueList(allow_empty=True),
+        importance=Importance.HIGH,
+        doc=("List of topics to consume, separated by commas"),
+        group="Common",
+        order=4,
+        width=Width.LONG,
+        label="Topics",
+    ),
+    Setting(
+        name="topics.regex",
+        kind=Kind.STRING,
+        default="",
+        rule=Check(_regex, "valid regex"),
+        importance=Importance.HIGH,
+        doc=(
+            "Regular expression giving topics to consume. Under the hood, the regex is compiled to a "
+            "<code>java.util.regex.Pattern</code>. Only one of topics or topics.regex should be specified."
+        ),
+        group="Common",
+        order=4,
+        width=Width.LONG,
+        label="Topics regex",
+    ),
+    Setting(
+        name="errors.deadletterqueue.topic.name",
+        kind=Kind.STRING,
+        default="",
+        importance=Importance.MEDIUM,
+        doc=(
+            "The name of the topic to be used as the dead letter queue (DLQ) for messages that result in an "
+            "error when processed by this sink connector, or its transformations or converters. The topic "
+            "name is blank by default, which means that no messages are to be recorded in the DLQ."
+        ),
+        group="Error Handling",
+        order=6,
+        width=Width.MEDIUM,
+        label="Dead Letter Queue Topic Name",
+    ),
+    Setting(
+        name="errors.deadletterqueue.topic.replication.factor",
+        kind=Kind.SHORT,
+        default="3",
+        importance=Importance.MEDIUM,
+        doc=("Replication factor used to create the dead letter queue topic when it doesn't already exist."),
+        group="Error Handling",
+        order=7,
+        width=Width.MEDIUM,
+        label="Dead Letter Queue Topic Replication Factor",
+    ),
+    Setting(
+        name="errors.deadletterqueue.context.headers.enable",
+        kind=Kind.BOOLEAN,
+        default="false",
+        importance=Importance.MEDIUM,
+        doc=(
+            "If true, add headers containing error context to the messages written to the dead letter queue. "
+            "To avoid clashing with headers from the original record, all error context header keys, all "
+            "error context header keys will start with <code>__connect.errors.</code>"
+        ),
+        group="Error Handling",
+        order=8,
+        width=Width.MEDIUM,
+        label="Enable Error Context Headers",
+    ),
+)
+
 
 CONVERTER_KINDS = {
     "key.converter": PluginKind.CONVERTER,

@@ -9,8 +9,12 @@ from typing import Any, ClassVar
 from penstock.connect.config import ConfigDef, Importance, Kind, Model, Setting
 from penstock.connect.converters.converter import Role
 from penstock.connect.data import BytesError, DataError, Schema
-from penstock.connect.registry_converters.models import JSON_SCHEMA_MODEL
-from penstock.connect.registry_converters.registry_converter import REGISTRY_SETTINGS, RegistryConverter, flag_setting
+from penstock.connect.registry_converters.registry_converter import (
+    JSON_SCHEMA_MODEL,
+    REGISTRY_SETTINGS,
+    RegistryConverter,
+    flag_setting,
+)
 from penstock.serde.data.json_values import MISSING, JsonOptions, from_json, read_json, to_json
 from penstock.serde.formats.json_schema import ONE_OF, from_json_schema, to_json_schema
 from penstock.serde.schemas.client import Registered

@@ -12,8 +12,12 @@ from typing import Any, ClassVar
 from penstock.connect.config import ConfigDef, Model
 from penstock.connect.converters.converter import Role
 from penstock.connect.data import DataError, Moment, Schema, SchemaAndValue, Struct, Type, decimal_schema
-from penstock.connect.registry_converters.models import PROTOBUF_MODEL
-from penstock.connect.registry_converters.registry_converter import REGISTRY_SETTINGS, RegistryConverter, flag_setting
+from penstock.connect.registry_converters.registry_converter import (
+    PROTOBUF_MODEL,
+    REGISTRY_SETTINGS,
+    RegistryConverter,
+    flag_setting,
+)
 from penstock.serde.data.logical import (
     DATE_NAME,
     DECIMAL_NAME,

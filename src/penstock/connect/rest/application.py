@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from penstock.base.log_lines import own_logger
-from penstock.connect.delivery.traces import error_message
+from penstock.connect.delivery.record_errors import error_message
 from penstock.connect.rest.forwarding import forwarded, trust_of
 from penstock.connect.rest.messages import JSON, RestAnswer, RestCall
 from penstock.connect.rest.policies import CrossOrigin, ExtraHeaders

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.connect.data import SettingError, java_name
 from penstock.connect.plugins import Plugin, PluginKind, plugin_settings
-from penstock.connect.plugins.versions import in_range, version_error
+from penstock.connect.plugins.registry import in_range, version_error
 from penstock.connect.rest.messages import RestAnswer, RestCall, config_of, json_of
 from penstock.connect.worker.request_errors import RequestError
 from penstock.connect.worker.worker import Worker

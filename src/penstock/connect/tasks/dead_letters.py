@@ -8,9 +8,8 @@ from typing import Any
 
 from penstock.connect.connectors.http import plain
 from penstock.connect.data import SourceRecord, java_name
-from penstock.connect.delivery.record_errors import FailedRecord
+from penstock.connect.delivery.record_errors import FailedRecord, error_message, trace_text
 from penstock.connect.delivery.topic_creation import ensure_output_topic
-from penstock.connect.delivery.traces import error_message, trace_text
 from penstock.connect.tasks.parts import TaskParts
 from penstock.log import Producer
 from penstock.log.base import TopicLog

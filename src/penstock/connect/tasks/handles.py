@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from penstock.base.clock import unix_ms
 from penstock.base.log_lines import Work, follow_environment, own_logger, writes_json
-from penstock.connect.delivery.traces import trace_text
+from penstock.connect.delivery.record_errors import trace_text
 from penstock.connect.little_memory import take_little_memory
 from penstock.connect.plugins import PluginKind
 from penstock.connect.tasks.parts import TaskLink, TaskParts, TaskSpec

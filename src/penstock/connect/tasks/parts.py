@@ -13,8 +13,7 @@ from penstock.connect.converters import Converter
 from penstock.connect.converters.converter import Role
 from penstock.connect.delivery import Converters
 from penstock.connect.plugins import Plugin, Plugins
-from penstock.connect.settings.providers import config_providers
-from penstock.connect.settings.worker_config import Mode, WorkerConfig, known_client_settings
+from penstock.connect.settings import Mode, WorkerConfig, config_providers, known_client_settings
 from penstock.connect.storage.config_store import ConnectorTaskId
 from penstock.log import open_log
 from penstock.log.base import TopicLog

@@ -9,10 +9,9 @@ from penstock.base.log_lines import own_logger
 from penstock.connect.api import SourceTask
 from penstock.connect.data import RetriableError
 from penstock.connect.delivery import Pipeline, RecordWriter, SourceDelivery, SourceSteps, WritableLog
-from penstock.connect.delivery.boundaries import boundary_of
 from penstock.connect.delivery.outgoing import MAX_REQUEST_BYTES
 from penstock.connect.delivery.record_errors import ErrorHandler, Tolerance
-from penstock.connect.delivery.source_context import SourceContext
+from penstock.connect.delivery.source import SourceContext, boundary_of
 from penstock.connect.delivery.topic_creation import TopicCreation
 from penstock.connect.plugins import transformation_chain
 from penstock.connect.storage.offset_store import ConnectorOffsets, OffsetStore

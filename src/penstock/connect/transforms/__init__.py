@@ -1,18 +1,29 @@
 """Transformations of single records: all of Apache Kafka's, under its class names."""
 
-from penstock.connect.transforms.cast import Cast
-from penstock.connect.transforms.fields import ExtractField, HoistField, ReplaceField, ValueToKey
-from penstock.connect.transforms.flatten import Flatten
-from penstock.connect.transforms.headers import DropHeaders, HeaderFrom, InsertHeader
-from penstock.connect.transforms.insert_field import InsertField
-from penstock.connect.transforms.mask_field import MaskField
-from penstock.connect.transforms.routers import Filter, RegexRouter, TimestampRouter
-from penstock.connect.transforms.schema_metadata import SetSchemaMetadata
-from penstock.connect.transforms.timestamp_converter import TimestampConverter
+from penstock.connect.transforms.conversions import Cast, TimestampConverter
+from penstock.connect.transforms.fields import (
+    ExtractField,
+    Flatten,
+    HoistField,
+    InsertField,
+    MaskField,
+    ReplaceField,
+    ValueToKey,
+)
+from penstock.connect.transforms.metadata import (
+    DropHeaders,
+    Filter,
+    HeaderFrom,
+    InsertHeader,
+    RegexRouter,
+    SetSchemaMetadata,
+    TimestampRouter,
+)
 from penstock.connect.transforms.transformation import PACKAGE, SidedTransformation, Transformation, both_sides
 
 __all__ = [
     "ABSTRACT",
+    "TRANSFORMS",
     "Cast",
     "DropHeaders",
     "ExtractField",
@@ -27,7 +38,6 @@ __all__ = [
     "ReplaceField",
     "SetSchemaMetadata",
     "SidedTransformation",
-    "TRANSFORMS",
     "TimestampConverter",
     "TimestampRouter",
     "Transformation",

@@ -13,8 +13,7 @@ import json
 from collections.abc import Collection, Mapping
 
 from penstock.connect.plugins import PluginKind
-from penstock.connect.settings.providers import config_providers
-from penstock.connect.settings.worker_config import WorkerConfig
+from penstock.connect.settings import WorkerConfig, config_providers
 from penstock.connect.storage.config_store import ConfigState
 from penstock.connect.tasks.parts import plugins_of, transactional_id
 from penstock.log import Producer

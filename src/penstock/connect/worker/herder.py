@@ -13,10 +13,9 @@ from typing import Any
 from penstock.base.backoff import Backoff
 from penstock.base.clock import unix_ms
 from penstock.base.log_lines import own_logger
-from penstock.connect.delivery.traces import trace_text
+from penstock.connect.delivery.record_errors import trace_text
 from penstock.connect.plugins import PluginKind, Plugins, start_notes
-from penstock.connect.settings.providers import Providers, config_providers
-from penstock.connect.settings.worker_config import WorkerConfig
+from penstock.connect.settings import Providers, WorkerConfig, config_providers
 from penstock.connect.storage.config_store import ConfigStore, ConnectorTaskId, RestartRequest
 from penstock.connect.storage.offset_store import OffsetStore
 from penstock.connect.storage.status_store import StatusStore, StoredStatus

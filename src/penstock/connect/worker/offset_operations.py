@@ -11,7 +11,7 @@ from typing import Any
 from penstock.base.java_text.hashing import bucket_order, value_hash
 from penstock.connect.api import SinkConnector, SourceConnector
 from penstock.connect.data import SettingError
-from penstock.connect.delivery.traces import error_message
+from penstock.connect.delivery.record_errors import error_message
 from penstock.connect.plugins import PluginKind
 from penstock.connect.worker.herder import Herder
 from penstock.connect.worker.request_errors import ElsewhereError, RequestError

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from penstock.base.masking import without_passwords
 from penstock.base.secrets import is_secret
 from penstock.connect.plugins import PluginKind, Plugins, WorkerSettings, validate_connector
-from penstock.connect.settings.providers import Providers
+from penstock.connect.settings import Providers
 from penstock.connect.storage.config_store import ConnectorTaskId, RestartRequest
 from penstock.connect.storage.status_store import StoredStatus
 from penstock.connect.worker.herder import Herder

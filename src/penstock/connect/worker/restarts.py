@@ -9,7 +9,7 @@ from typing import Self
 
 from penstock.base.backoff import Backoff
 from penstock.connect.data import SettingError
-from penstock.connect.plugins.common_settings import FOREVER, RESTARTS
+from penstock.connect.plugins.connector_definition import FOREVER, RESTARTS
 from penstock.connect.storage.config_store import ConnectorTaskId
 
 __all__ = ["RestartPolicy", "TaskRestarts"]

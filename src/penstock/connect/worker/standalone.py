@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from penstock.connect.settings.properties import read_properties
+from penstock.connect.settings import read_properties
 from penstock.connect.worker.request_errors import RequestError
 from penstock.connect.worker.worker import Worker
 from penstock.errors import ConfigError

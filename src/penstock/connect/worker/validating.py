@@ -14,7 +14,7 @@ from penstock.connect.config import ConfigValue, Importance, Kind, Setting, java
 from penstock.connect.config.definition import NO_DEFAULT
 from penstock.connect.data import SettingError
 from penstock.connect.plugins import Plugin, PluginKind, validate_connector
-from penstock.connect.plugins.versions import in_range, version_error
+from penstock.connect.plugins.registry import in_range, version_error
 from penstock.connect.worker.herder import Herder
 from penstock.connect.worker.request_errors import RequestError
 from penstock.connect.worker.restarts import RestartPolicy

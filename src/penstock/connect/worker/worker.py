@@ -9,7 +9,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 from penstock.base.log_lines import own_logger
-from penstock.connect.settings.worker_config import WorkerConfig
+from penstock.connect.settings import WorkerConfig
 from penstock.connect.storage.config_store import ConfigStore
 from penstock.connect.storage.offset_store import OffsetStore
 from penstock.connect.storage.status_store import StatusStore

@@ -16,7 +16,7 @@ from penstock.sql.parse import Parsed, parse_script
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.parse.statement_nodes import Query as QueryNode
 from penstock.sql.parse.tokens import quoted
-from penstock.sql.queries import answer
+from penstock.sql.queries import select
 from penstock.sql.queries.host import CommittedQueries
 from penstock.sql.results import Rows, StatementResult
 from penstock.sql.session import changing, describing, topic_statements
@@ -211,7 +211,7 @@ class SqlSession:
     def _one(self, parsed: Parsed) -> StatementResult:
         statement = parsed.statement
         if isinstance(statement, QueryNode):
-            return answer(statement, parsed.text, self)
+            return select(statement, parsed.text, self)
         handler = HANDLERS.get(type(statement))
         if handler is None:
             raise refusal(

@@ -20,8 +20,8 @@ from rich.console import Console
 
 from penstock.base.clock import unix_ms
 from penstock.base.terminal.screen import Screen
-from penstock.connect.generators.access_log import access_log as access_log_lines
-from penstock.connect.generators.base import GeneratorSettings, paced
+from penstock.connect.generators import GeneratorSettings, paced
+from penstock.connect.generators import access_log as access_log_lines
 from penstock.engines.application.planning import plan_for
 from penstock.engines.kafka_streams import KafkaStreams, State
 from penstock.engines.spark.interrupts import stop_on_signals

@@ -1,17 +1,19 @@
-"""Types from texts: Kafka's ``Values.parseString``, by which headers get theirs."""
+"""Headers as texts: the default converter, which guesses types as Kafka's ``Values.parseString``, and their text."""
 
 from __future__ import annotations
 
+import base64
 import math
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.base.java_text.blanks import is_blank, trim
 from penstock.base.java_text.numbers import parse_big_decimal, to_float32
 from penstock.base.java_text.simple_dates import SimpleDateFormat
 from penstock.base.java_text.text_error import JavaTextError
-from penstock.connect.converters.header_merging import Merger, converted
-from penstock.connect.converters.header_text import DATE_FORMAT, TIME_FORMAT, TIMESTAMP_FORMAT
+from penstock.connect.config import ConfigDef
+from penstock.connect.converters.converter import Converter, Role
 from penstock.connect.data import (
     BOOLEAN,
     DATE,
@@ -25,6 +27,7 @@ from penstock.connect.data import (
     STRING,
     TIME,
     TIMESTAMP,
+    BigInteger,
     DataError,
     Float32,
     Float64,
@@ -34,12 +37,170 @@ from penstock.connect.data import (
     Moment,
     Schema,
     SchemaAndValue,
+    Struct,
+    Type,
     array,
     decimal_schema,
+    java_class,
     map_of,
+    wrapped,
 )
+from penstock.serde.data.logical import (
+    DATE_NAME,
+    DAY_MS,
+    DECIMAL_NAME,
+    TIME_NAME,
+    TIMESTAMP_NAME,
+    date_from_days,
+    time_from_millis,
+)
+from penstock.serde.data.values import java_text, number_text
 
-__all__ = ["Tokens", "parse_header"]
+__all__ = ["SimpleHeaderConverter", "header_text", "moment_text", "number_of", "parse_header"]
+
+DATE_FORMAT = SimpleDateFormat("yyyy-MM-dd")
+TIME_FORMAT = SimpleDateFormat("HH:mm:ss.SSS'Z'")
+TIMESTAMP_FORMAT = SimpleDateFormat("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
+
+
+def moment_text(value: Moment) -> str:
+    """Return a moment as ISO 8601: of 1970-01-01 and before the time alone, at midnight the date alone.
+
+    >>> [moment_text(Moment(ms)) for ms in (0, 86_400_000, 86_400_001)]
+    ['00:00:00.000Z', '1970-01-02', '1970-01-02T00:00:00.001Z']
+    """
+    if value.ms < DAY_MS:
+        return TIME_FORMAT.format(value.ms)
+    return (TIMESTAMP_FORMAT if value.ms % DAY_MS else DATE_FORMAT).format(value.ms)
+
+
+def header_text(value: Any, schema: Schema | None = None, *, embedded: bool = False) -> str:
+    r"""Return the text of a value: texts as they are, lists and maps nearly as in JSON.
+
+    Args:
+        value: The value.
+        schema: Its schema, which tells a float of 32 bits from one of 64.
+        embedded: The value stands inside of another, so that texts are quoted.
+
+    Raises:
+        DataError: A value inside has no text.
+
+    Example:
+        >>> print(header_text({"a": [1, 'b"c', None]}))
+        {"a":[1,"b\"c",null]}
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float | Decimal | BigInteger):
+        return number_text(value, schema)
+    if isinstance(value, str | bytes):
+        text = base64.b64encode(value).decode() if isinstance(value, bytes) else value
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"' if embedded else text
+    if isinstance(value, list | tuple):
+        items = schema.values if schema is not None else None
+        return f"[{','.join(header_text(part, items, embedded=True) for part in value)}]"
+    if isinstance(value, Mapping):
+        keys, values = (schema.keys, schema.values) if schema is not None else (None, None)
+        return f"{{{','.join(_pair(k, keys, v, values) for k, v in value.items())}}}"
+    if isinstance(value, Struct):
+        pairs = (_pair(part.name, None, value.get(part), part.schema) for part in value.schema.fields)
+        return f"{{{','.join(pairs)}}}"
+    if isinstance(value, Moment):
+        return moment_text(value)
+    raise DataError(f"Failed to serialize unexpected value type {java_class(value)}: {java_text(value)}")
+
+
+def _pair(key: Any, keys: Schema | None, value: Any, values: Schema | None) -> str:
+    return f"{header_text(key, keys, embedded=True)}:{header_text(value, values, embedded=True)}"
+
+
+ORDER = (Type.INT8, Type.INT16, Type.INT32, Type.INT64, Type.FLOAT32, Type.FLOAT64)
+BITS = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
+CLASSES: dict[Type, type[int]] = {Type.INT8: Int8, Type.INT16: Int16, Type.INT32: Int32, Type.INT64: int}
+
+
+class Merger:
+    """The common schema of values that come one after another."""
+
+    def __init__(self) -> None:
+        self.common: Schema | None = None
+        self._compatible = True
+
+    def merge(self, element: SchemaAndValue | None) -> None:
+        """Take one more value into account; null has no schema."""
+        if element is None or element.schema is None or not self._compatible:
+            return
+        if self.common is None:
+            self.common = element.schema
+        else:
+            self.common = _merged(self.common, element.schema)
+            self._compatible = self.common is not None
+
+
+def _merged(one: Schema, two: Schema) -> Schema | None:
+    if one.type is two.type:
+        if one.optional == two.optional:
+            return one if one.optional else two
+        return None
+    if one.type not in ORDER or two.type not in ORDER:
+        return None
+    return one if ORDER.index(one.type) > ORDER.index(two.type) else two
+
+
+def converted(schema: Schema | None, value: Any) -> Any:
+    """Return a value as one of a schema. Kafka's ``Values.convertTo``.
+
+    Raises:
+        DataError: It cannot be.
+    """
+    if schema is None:
+        return value
+    if value is None:
+        if schema.optional:
+            return None
+        raise DataError("Unable to convert a null value to a schema that requires a value")
+    if schema.name in (DATE_NAME, TIME_NAME, TIMESTAMP_NAME):
+        if isinstance(value, Moment):
+            return value
+        number = wrapped(number_of(value), 64)
+        if schema.name == TIMESTAMP_NAME:
+            return Moment(number)
+        return (
+            date_from_days(wrapped(number, 32)) if schema.name == DATE_NAME else time_from_millis(wrapped(number, 32))
+        )
+    if schema.name == DECIMAL_NAME:
+        return value if isinstance(value, Decimal) else Decimal(repr(float(number_of(value))))
+    if schema.type in BITS:
+        bits = BITS[schema.type]
+        return CLASSES[schema.type](wrapped(number_of(value), bits))
+    if schema.type is Type.FLOAT32:
+        return Float32(to_float32(float(number_of(value))))
+    if schema.type is Type.FLOAT64:
+        return Float64(number_of(value))
+    if schema.type is Type.STRING and not isinstance(value, str):
+        return base64.b64encode(value).decode() if isinstance(value, bytes) else java_text(value)
+    return value
+
+
+def number_of(value: Any) -> int | float | Decimal:
+    """Return the number that a value is or that its text has.
+
+    Raises:
+        DataError: It has none.
+    """
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return value
+    cause: JavaTextError | None = None
+    if isinstance(value, str):
+        try:
+            return parse_big_decimal(value)
+        except JavaTextError as error:
+            cause = error
+    raise DataError(f"Unable to convert {java_text(value)} (class {java_class(value)}) to a number") from cause
+
 
 MAX_DEPTH = 100
 TEMPORAL: dict[int, tuple[SimpleDateFormat, Schema]] = {
@@ -295,3 +456,29 @@ class Tokens:
             escaped = character == "\\" and not escaped
             self._at += 1
         return self.text[start:]
+
+
+class SimpleHeaderConverter(Converter):
+    """Headers as text: written by ``header_text``, read by ``parse_header``.
+
+    >>> SimpleHeaderConverter().to_connect("lines", b"3.5").value
+    3.5
+    """
+
+    java_class: ClassVar[str] = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+    config: ClassVar[ConfigDef] = ConfigDef()
+
+    def configure(self, settings: Mapping[str, Any], role: Role = "header") -> None:
+        """Take the settings: there are none."""
+
+    def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:  # noqa: ARG002 - of the interface
+        """Return the value that the text looks like."""
+        return NO_VALUE if data is None else parse_header(data.decode("utf-8", "replace"))
+
+    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002 - of the interface
+        """Return the text of a value.
+
+        Raises:
+            DataError: It has none.
+        """
+        return None if value is None else header_text(value, schema).encode("utf-8", "replace")

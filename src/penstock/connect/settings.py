@@ -1,11 +1,13 @@
-"""The settings of a worker, by Kafka Connect's names."""
+"""The settings of workers, Java's ``.properties`` files, config providers."""
 
 from __future__ import annotations
 
+import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -18,7 +20,216 @@ from penstock.connect.data import SettingError
 from penstock.connect.plugins import NameCheck, Plugins, WorkerSettings, check_converter
 from penstock.errors import ConfigError
 
-__all__ = ["WORKER_MODEL", "Mode", "WorkerConfig", "known_client_settings", "worker_definition"]
+__all__ = [
+    "WORKER_MODEL",
+    "Mode",
+    "Providers",
+    "WorkerConfig",
+    "config_providers",
+    "known_client_settings",
+    "parse_properties",
+    "read_properties",
+    "worker_definition",
+]
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_BLANKS = " \t\f"
+_UNICODE_DIGITS = 4
+_MOST_BYTES = 1 << 20
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    r"""Read the settings of a file's text, as ``java.util.Properties`` does.
+
+    >>> parse_properties("# worker\nname = one\nfile: /var/log/\\\n  access.log\nempty\n")
+    {'name': 'one', 'file': '/var/log/access.log', 'empty': ''}
+    """
+    properties = {}
+    for line in _logical_lines(text):
+        end = _end_of_name(line)
+        name, rest = line[:end], line[end:].lstrip(_BLANKS)
+        if rest[:1] in ("=", ":"):
+            rest = rest[1:].lstrip(_BLANKS)
+        properties[_unescaped(name)] = _unescaped(rest)
+    return properties
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Read a file of settings.
+
+    Raises:
+        ConfigError: The file cannot be read, or is not such a file.
+    """
+    try:
+        data = path.read_bytes()[: _MOST_BYTES + 1]
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}", hint="Give the path of a .properties file."
+        ) from error
+    if len(data) > _MOST_BYTES:
+        raise ConfigError(f"{path} has more than {_MOST_BYTES:,} bytes", hint="Give the path of a .properties file.")
+    try:
+        return parse_properties(data.decode())
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8: {error}", hint="Save it as UTF-8.") from error
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines without comments; a backslash at the end joins a line with the next."""
+    waiting: str | None = None
+    for raw in re.split(r"\r\n|\r|\n", text):
+        line = raw.lstrip(_BLANKS)
+        if waiting is None and (not line or line[0] in "#!"):
+            continue
+        line = (waiting or "") + line
+        slashes = len(line) - len(line.rstrip("\\"))
+        if slashes % 2:
+            waiting = line[:-1]
+            continue
+        waiting = None
+        yield line
+    if waiting is not None:
+        yield waiting
+
+
+def _end_of_name(line: str) -> int:
+    at = 0
+    while at < len(line) and line[at] not in "=: \t\f":
+        at += 2 if line[at] == "\\" else 1
+    return min(at, len(line))
+
+
+def _unescaped(text: str) -> str:
+    characters, at = [], 0
+    while at < len(text):
+        character = text[at]
+        at += 1
+        if character != "\\" or at == len(text):
+            characters.append(character)
+            continue
+        escaped = text[at]
+        at += 1
+        if escaped != "u":
+            characters.append(_ESCAPES.get(escaped, escaped))
+            continue
+        digits = text[at : at + _UNICODE_DIGITS]
+        try:
+            characters.append(chr(int(digits, 16)))
+        except ValueError as error:
+            raise ConfigError(
+                f"\\u{digits} is not a character", hint="Four hexadecimal digits follow \\u in .properties files."
+            ) from error
+        at += _UNICODE_DIGITS
+    return "".join(characters)
+
+
+_REFERENCE = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
+_PACKAGE = "org.apache.kafka.common.config.provider."
+Lookup = Callable[[str, str], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Providers:
+    """The config providers of a worker, by name.
+
+    Example:
+        >>> providers = Providers({"env": lambda path, key: {"TOPIC": "lines"}.get(key)})
+        >>> providers.resolve({"topic": "${env:TOPIC}", "file": "${other:x:y}"})
+        {'topic': 'lines', 'file': '${other:x:y}'}
+    """
+
+    lookups: Mapping[str, Lookup] = field(default_factory=dict)
+
+    def resolve(self, config: Mapping[str, str | None]) -> dict[str, str | None]:
+        """Return the config with the values that its references stand for; those that are not found stay as they are.
+
+        Raises:
+            SettingError: A file cannot be read.
+        """
+        if not self.lookups:
+            return dict(config)
+        return {name: value if value is None else _REFERENCE.sub(self._value, value) for name, value in config.items()}
+
+    def _value(self, match: re.Match[str]) -> str:
+        lookup = self.lookups.get(match[1])
+        value = None if lookup is None else lookup(match[3] or "", match[4])
+        return match[0] if value is None else value
+
+
+def config_providers(settings: Mapping[str, str]) -> Providers:
+    """Return the providers that a worker's settings name.
+
+    ``config.providers=file``, ``config.providers.file.class=...``.
+
+    Raises:
+        ConfigError: A class is unknown or missing.
+    """
+    names = [name.strip() for name in settings.get("config.providers", "").split(",") if name.strip()]
+    lookups = {}
+    for name in names:
+        prefix = f"config.providers.{name}."
+        java_class = settings.get(f"{prefix}class", "")
+        make = _PROVIDERS.get(java_class.removeprefix(_PACKAGE))
+        if make is None:
+            raise ConfigError(
+                f"{prefix}class is {java_class!r}, which is not a config provider that this worker has",
+                hint=f"It has {', '.join(_PACKAGE + kind for kind in _PROVIDERS)}.",
+            )
+        lookups[name] = make(behind_prefix(settings, prefix))
+    return Providers(lookups)
+
+
+def _file_provider(parameters: Mapping[str, str]) -> Lookup:
+    allowed = _allowed_paths(parameters)
+
+    def lookup(path: str, key: str) -> str | None:
+        if not path or not allowed(path):
+            return None
+        try:
+            return parse_properties(Path(path).read_text()).get(key)
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingError(f"Could not read properties from file {path}") from error
+
+    return lookup
+
+
+def _directory_provider(parameters: Mapping[str, str]) -> Lookup:
+    allowed = _allowed_paths(parameters)
+
+    def lookup(path: str, key: str) -> str | None:
+        folder = Path(path)
+        if not path or not allowed(path) or not folder.is_dir():
+            return None
+        if Path(key).name != key or not (folder / key).is_file():
+            return None
+        try:
+            return (folder / key).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingError(f"Could not read file {folder / key} for property {key}") from error
+
+    return lookup
+
+
+def _environment_provider(parameters: Mapping[str, str]) -> Lookup:
+    pattern = re.compile(parameters.get("param.allowlist.pattern", ".*"))
+
+    def lookup(path: str, key: str) -> str | None:
+        return None if path or not pattern.fullmatch(key) else os.environ.get(key)
+
+    return lookup
+
+
+def _allowed_paths(parameters: Mapping[str, str]) -> Callable[[str], bool]:
+    roots = [Path(part.strip()).resolve() for part in parameters.get("param.allowed.paths", "").split(",") if part]
+    return lambda path: not roots or any(Path(path).resolve().is_relative_to(root) for root in roots)
+
+
+_PROVIDERS: dict[str, Callable[[Mapping[str, str]], Lookup]] = {
+    "FileConfigProvider": _file_provider,
+    "DirectoryConfigProvider": _directory_provider,
+    "EnvVarConfigProvider": _environment_provider,
+}
+
 
 Mode = Literal["distributed", "standalone"]
 _log = own_logger(__name__)

@@ -1,1 +1,0 @@
-"""Data generators: seeded, endless or counted, in constant memory, with the standard library alone."""
