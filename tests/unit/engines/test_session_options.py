@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 
 import pytest
 
-from penstock.engines.spark.session import _java_options
+from penstock.engines.spark.session import _context_settings, _java_options
 from penstock.engines.spark.worker_process import ENVIRONMENT
 
 
@@ -34,6 +35,17 @@ def test_what_the_user_tells_java_counts() -> None:
     ).split()
     assert options.index("-Xms1g") > options.index("-Xms64m")
     assert options.index("-XX:TieredStopAtLevel=4") > options.index("-XX:TieredStopAtLevel=1")
+
+
+def test_on_yarn_workers_talk_over_tcp() -> None:
+    """The path of a container's folder is longer than that of a socket may be."""
+    name = "spark.python.unix.domain.socket.enabled"
+    of = {
+        master: _context_settings({}, {"spark.master": master}, rows_in_jvm=False)[name]
+        for master in ("yarn", "local[2]")
+    }
+    assert of == {"yarn": "false", "local[2]": str(hasattr(socket, "AF_UNIX")).lower()}
+    assert _context_settings({}, {"spark.master": "yarn", name: "true"}, rows_in_jvm=False)[name] == "true"
 
 
 def test_a_worker_has_one_thread_whatever_the_session_said() -> None:

@@ -340,8 +340,7 @@ def _context_settings(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.redaction.regex": _REDACTED,
-        # Over TCP, what is sent after a small piece waits up to 40 ms for an acknowledgement: 30 ms of each batch.
-        "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
+        "spark.python.unix.domain.socket.enabled": str(_talks_by_unix_sockets(users_settings)).lower(),
         **{f"spark.executorEnv.{name}": value for name, value in {**ENVIRONMENT, **environment()}.items()},
         **fast,
         **users_settings,
@@ -353,6 +352,15 @@ def _context_settings(
         if failures.isdecimal():
             settings["spark.master"] = with_retries(settings["spark.master"], int(failures))
     return settings
+
+
+def _talks_by_unix_sockets(users_settings: Mapping[str, str]) -> bool:
+    """Return whether Spark and its Python workers can do without TCP.
+
+    There, what is sent after a small piece waits up to 40 ms for an acknowledgement: 30 ms of each batch. YARN names a
+    container's folder for temporary files by longer a path than a socket may have, and no worker would start.
+    """
+    return hasattr(socket, "AF_UNIX") and not users_settings.get("spark.master", "").startswith("yarn")
 
 
 def _workers_of(settings: Mapping[str, str]) -> AbstractContextManager[None]:
