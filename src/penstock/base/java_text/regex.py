@@ -51,13 +51,18 @@ def compile_java(pattern: str) -> re.Pattern[str]:
 
 
 def java_complaint(pattern: str, error: JavaTextError) -> str:
-    """Return the message of Java's ``PatternSyntaxException`` for the commonest mistakes, else ours.
+    r"""Return the message of Java's ``PatternSyntaxException`` for the commonest mistakes, else ours.
 
     >>> print(java_complaint("a(", JavaTextError("missing ), unterminated subpattern")))
     Unclosed group near index 2
     a(
+    >>> print(java_complaint("a\\", JavaTextError("bad escape (end of pattern) at position 1")))
+    Unexpected internal error near index 2
+    a\
     """
     text = str(error)
+    if "bad escape (end of pattern)" in text and "(" not in pattern:
+        return f"Unexpected internal error near index {len(pattern)}\n{pattern}"
     if "unterminated subpattern" in text:
         return f"Unclosed group near index {len(pattern)}\n{pattern}"
     at, reason = -1, ""
