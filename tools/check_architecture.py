@@ -26,7 +26,7 @@ import ast
 import gc
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from import_circles import file_circles, imported_files, room_circles, upward_imports
@@ -138,6 +138,10 @@ ASKS_FOR_THE_MODE = ("penstock.config", "penstock.engines", "penstock.topology.p
 GENERATES = frozenset({"penstock.sql.evaluate.compiled"})
 
 
+# What the checks of a file look at.
+CHECKED = (ast.Import, ast.ImportFrom, ast.If, ast.Call, ast.Subscript, ast.Attribute)
+
+
 def package_of(module: str) -> str:
     """``penstock.log.base`` -> ``log``; ``penstock`` -> the empty string."""
     parts = module.split(".")
@@ -166,13 +170,13 @@ def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.module
 
 
-def check_imports(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+def check_imports(module: str, nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Findings about the import order."""
     package = package_of(module)
     if package and package not in RANK:
         yield 1, f"package {package!r} has no place in the layers: add it to LAYERS"
         return
-    for line, name in imports(ast.walk(tree)):
+    for line, name in imports(nodes):
         if name.split(".", 1)[0] == "pyspark" and package != "engines":
             yield line, "pyspark is imported outside penstock.engines"
         if not name.startswith("penstock.") or not package:
@@ -187,11 +191,11 @@ def check_imports(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield line, "penstock.testing is for tests: what both need belongs into penstock.runtime"
 
 
-def check_products(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+def check_products(module: str, nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Findings about the core's imports of its products; all imports count."""
     if package_of(module) in PRODUCTS | {"", "__main__"}:
         return
-    for node in ast.walk(tree):
+    for node in nodes:
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -207,11 +211,11 @@ def check_products(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{name} is a product: the core reaches it by an extension point alone"
 
 
-def check_modes(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+def check_modes(module: str, nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Findings about reads of ``processing.mode`` outside of the engines."""
     if any(module == each or module.startswith(f"{each}.") for each in ASKS_FOR_THE_MODE):
         return
-    for node in ast.walk(tree):
+    for node in nodes:
         asked: ast.expr | None = None
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             asked = node.slice
@@ -221,9 +225,9 @@ def check_modes(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, "asks for the processing mode: let the Engine answer, or add a method to it"
 
 
-def check_runs_code(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+def check_runs_code(module: str, nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Findings about formats and calls that run what they read."""
-    for node in ast.walk(tree):
+    for node in nodes:
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -240,9 +244,9 @@ def check_runs_code(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"{node.func.id} runs code from text"
 
 
-def check_loggers(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+def check_loggers(module: str, nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Findings about loggers whose lines may hold control characters of records."""
-    for node in ast.walk(tree):
+    for node in nodes:
         is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "getLogger"
         if is_call and node.args and module != "penstock.base.log_lines" and "__name__" in ast.dump(node.args[0]):
             yield node.lineno, "its lines are not escaped: use own_logger of penstock.base.log_lines"
@@ -291,13 +295,14 @@ def check_file(path: Path, module: str) -> list[tuple[int, str]]:
     """All findings in one source file: (line, text)."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
+    nodes = [node for node in ast.walk(tree) if isinstance(node, CHECKED)]  # once: the walk costs more than the checks
     return [
         *check_text(text, tree),
-        *check_imports(module, tree),
-        *check_products(module, tree),
-        *check_modes(module, tree),
-        *check_runs_code(module, tree),
-        *check_loggers(module, tree),
+        *check_imports(module, nodes),
+        *check_products(module, nodes),
+        *check_modes(module, nodes),
+        *check_runs_code(module, nodes),
+        *check_loggers(module, nodes),
     ]
 
 

@@ -44,7 +44,7 @@ def _module(path: Path, root: Path) -> str:
 
 
 def _imports(path: Path, files: Mapping[str, Path]) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in _statements(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -52,6 +52,16 @@ def _imports(path: Path, files: Mapping[str, Path]) -> Iterator[str]:
         else:
             continue
         yield from (name for name in names if name in files)
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield all statements; their expressions, most of a tree, hold none."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for blocks in ("body", "orelse", "finalbody", "handlers", "cases"):
+            waiting += getattr(node, blocks, ())
 
 
 def file_circles(imports: Imports, but_in: str) -> list[str]:
