@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from heartbeat_topologies import OWN, SETTINGS, build
 from interpreter import interpret
 from penstock.config import StreamsConfig
-from penstock.log.kafka.wire.streams_heartbeats import heartbeat_request
+from penstock.log.kafka.wire.streams_groups import heartbeat_request
 from penstock.log.streams_groups.description import (
     Assignment,
     CopartitionGroup,
@@ -23,9 +23,9 @@ from penstock.log.streams_groups.description import (
     GroupSubtopology,
     GroupTopology,
     InternalTopicSpec,
+    StreamsHeartbeat,
     Tags,
 )
-from penstock.log.streams_groups.messages import StreamsHeartbeat
 from penstock.topology.plan.group_topology import group_topology
 from penstock.topology.topology import Topology
 from run import load

@@ -24,7 +24,7 @@ from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.kafka.failures import removed_from_group
 from penstock.log.kafka.timeouts import TransactionTimeouts
 from penstock.log.kafka.transactions.presence import expel
-from penstock.log.kafka.wire import fetch_session
+from penstock.log.kafka.wire import fetch
 from penstock.log.kafka.wire import transactions as wire_transactions
 from penstock.log.kafka.wire.connection import BrokerConnection
 from penstock.log.open import open_log
@@ -416,7 +416,7 @@ def test_paused_partitions_wait_and_kept_ones_lose_nothing(app):
 
 def test_looking_for_leaders_while_a_fetch_is_in_flight(app, caplog, monkeypatch):
     """Topics join one after the other, each while the answer to the fetch before is on its way, or has come."""
-    monkeypatch.setattr(fetch_session, "_LATE_S", 2 * PATIENCE_S)  # a lost answer is not missed any earlier
+    monkeypatch.setattr(fetch, "_LATE_S", 2 * PATIENCE_S)  # a lost answer is not missed any earlier
     topics = [f"{app.topic}-more-{number}" for number in range(3)]
     for topic in topics:
         app.log.create_topic(topic, 1)

@@ -20,10 +20,11 @@ from penstock.log.streams_groups.description import (
     GroupSubtopology,
     GroupTask,
     GroupTopology,
+    HeartbeatError,
     InternalTopicSpec,
+    StatusCode,
 )
 from penstock.log.streams_groups.member import MemberState, StreamsMember
-from penstock.log.streams_groups.messages import HeartbeatError, StatusCode
 from penstock.log.streams_groups.refusals import refusal
 from streams_stage import PATIENCE_S, STEP_MS, Stage, counting
 

@@ -13,11 +13,11 @@ from penstock.errors import LogError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.kafka.log import KafkaLog
 from penstock.log.open import open_log
-from penstock.log.streams_groups import renewal
+from penstock.log.streams_groups import refusals
 from penstock.log.streams_groups.description import GroupSubtopology, GroupTopology
 from penstock.log.streams_groups.member import MemberFacts, MemberState, StreamsMember
 from penstock.log.streams_groups.offset_metadata import OffsetMetadata
-from penstock.log.streams_groups.renewal import fit_group
+from penstock.log.streams_groups.refusals import fit_group
 from streams_stage import Stage, counting
 
 PARTITIONS = 3
@@ -139,7 +139,7 @@ def test_a_start_that_ends_in_between_loses_no_offset(scene: Scene, monkeypatch:
             patch.setattr(log, "commit_with_metadata", die if at == "before the commit" else commit_one)
         with pytest.raises(InterruptedError):
             scene.fit()
-    monkeypatch.setattr(renewal, "may_run", lambda *_: False)  # it was killed
+    monkeypatch.setattr(refusals, "may_run", lambda *_: False)  # it was killed
     left = {"before the group is deleted": PARTITIONS, "before the commit": 0, "in the middle of the commit": 1}[at]
     assert len(log.group_offsets(scene.stage.app)) == left
     scene.fit()

@@ -17,9 +17,8 @@ from penstock.log.embedded.membership import JoinRequest
 from penstock.log.groups.admin import GroupAdmin
 from penstock.log.groups.resets import Target
 from penstock.log.membership import StreamsMembership
-from penstock.log.streams_groups.description import GroupSubtopology, GroupTopology
+from penstock.log.streams_groups.description import GroupSubtopology, GroupTopology, HeartbeatError
 from penstock.log.streams_groups.member import MemberState, StreamsMember
-from penstock.log.streams_groups.messages import HeartbeatError
 from penstock.log.streams_groups.refusals import refusal
 from penstock.log.thread_clients import Writer
 from streams_stage import Stage

@@ -20,9 +20,16 @@ from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
 from penstock.log.membership import StreamsMembership
 from penstock.log.open import open_log
-from penstock.log.streams_groups.description import GroupSubtopology, GroupTopology, StreamsGroupDescription
+from penstock.log.streams_groups.description import (
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    GroupSubtopology,
+    GroupTopology,
+    HeartbeatAnswer,
+    StreamsGroupDescription,
+    StreamsHeartbeat,
+)
 from penstock.log.streams_groups.group import GroupSettings
-from penstock.log.streams_groups.messages import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, HeartbeatAnswer, StreamsHeartbeat
 
 TASKS = 4
 

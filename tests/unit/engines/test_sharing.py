@@ -33,8 +33,8 @@ from penstock.errors import AuthorizationError, FencedError, LogError, LogUnavai
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.lease import Lease
 from penstock.log.open import open_log
+from penstock.log.streams_groups.description import LEAVE_STATIC_EPOCH
 from penstock.log.streams_groups.member import StreamsMember
-from penstock.log.streams_groups.messages import LEAVE_STATIC_EPOCH
 from penstock.topology.topology import Topology
 
 # It holds the lease, offers to share it as "one", and does as the lines say; elsewhere, if that is asked for.

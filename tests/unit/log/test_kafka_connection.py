@@ -18,7 +18,7 @@ from penstock.errors import LogError
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.failures import is_transient
 from penstock.log.kafka.wire import connection as connection_module
-from penstock.log.kafka.wire import fetch_session, waiting
+from penstock.log.kafka.wire import fetch
 from penstock.log.kafka.wire.cluster import Cluster
 from penstock.log.kafka.wire.connection import BrokerConnection, arrivals
 
@@ -202,9 +202,9 @@ def test_a_wait_for_records_leaves_a_broker_that_hangs(monkeypatch: pytest.Monke
     with silent(versions=FETCHES) as port:
         cluster = Cluster({"bootstrap_servers": ["127.0.0.1:1"]})
         cluster._brokers, cluster._leaders = {1: ("127.0.0.1", port)}, {place: 1}
-        waiter = waiting.DataWaiter(cluster)
+        waiter = fetch.DataWaiter(cluster)
         assert waiter.wait({place: 5}, 0.05) is False
-        monkeypatch.setattr(fetch_session, "_LATE_S", 0.0)
+        monkeypatch.setattr(fetch, "_LATE_S", 0.0)
         time.sleep(0.2)
         with pytest.raises(KafkaException, match="does not answer whether there are new records"):
             waiter.wait({place: 5}, 0.05)

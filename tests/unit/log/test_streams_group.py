@@ -16,10 +16,17 @@ from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
 from penstock.log.open import open_log
 from penstock.log.streams_groups.assignor import AssignmentRules
-from penstock.log.streams_groups.description import GroupSubtopology, GroupTask, GroupTopology, InternalTopicSpec
+from penstock.log.streams_groups.description import (
+    GroupSubtopology,
+    GroupTask,
+    GroupTopology,
+    HeartbeatError,
+    InternalTopicSpec,
+    StatusCode,
+    StreamsHeartbeat,
+)
 from penstock.log.streams_groups.group import GroupSettings
 from penstock.log.streams_groups.member import MemberFacts, MemberState, StreamsMember
-from penstock.log.streams_groups.messages import HeartbeatError, StatusCode, StreamsHeartbeat
 
 STATEFUL = GroupTopology((GroupSubtopology("0", ("in",), changelogs=(InternalTopicSpec("app-c-changelog"),)),))
 STATELESS = GroupTopology((GroupSubtopology("0", ("in",)),))
@@ -142,7 +149,7 @@ def test_a_process_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
 from penstock.log.open import open_log
 from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
 from penstock.log.streams_groups.description import *
-from penstock.log.streams_groups.messages import *
+from penstock.log.streams_groups.description import *
 log = open_log({url!r})
 log.create_topic("in", 2)
 topology = GroupTopology((GroupSubtopology("0", ("in",)),))

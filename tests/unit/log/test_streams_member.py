@@ -9,16 +9,20 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidStateError
-from penstock.log.streams_groups.description import Assignment, Endpoint, GroupSubtopology, GroupTask, GroupTopology
-from penstock.log.streams_groups.member import MemberFacts, MemberState, MemberWork, StreamsMember
-from penstock.log.streams_groups.messages import (
+from penstock.log.streams_groups.description import (
+    Assignment,
+    Endpoint,
     EndpointPartitions,
     GroupStatus,
+    GroupSubtopology,
+    GroupTask,
+    GroupTopology,
     HeartbeatAnswer,
     HeartbeatError,
     StatusCode,
     StreamsHeartbeat,
 )
+from penstock.log.streams_groups.member import MemberFacts, MemberState, MemberWork, StreamsMember
 
 TOPOLOGY = GroupTopology((GroupSubtopology("0", ("in",)),))
 FACTS = MemberFacts(

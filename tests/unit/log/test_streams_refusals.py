@@ -13,11 +13,11 @@ from penstock.log.streams_groups.description import (
     DescribedMember,
     GroupSubtopology,
     GroupTopology,
+    HeartbeatError,
     InternalTopicSpec,
     StreamsGroupDescription,
 )
 from penstock.log.streams_groups.member import GroupFailure, MemberFacts
-from penstock.log.streams_groups.messages import HeartbeatError
 from penstock.log.streams_groups.refusals import refusal
 
 SUB = GroupSubtopology(

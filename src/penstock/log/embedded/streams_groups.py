@@ -19,6 +19,7 @@ from penstock.log.embedded import catalog, membership
 from penstock.log.embedded.coordination_rows import write_offsets
 from penstock.log.membership import StreamsMembership, membership_refused
 from penstock.log.processes import may_run, own_process
+from penstock.log.streams_groups.description import JOIN_EPOCH, LEAVE_STATIC_EPOCH, HeartbeatAnswer, HeartbeatError
 from penstock.log.streams_groups.group import (
     GroupRecord,
     GroupSettings,
@@ -28,13 +29,11 @@ from penstock.log.streams_groups.group import (
     commit_refusal,
     with_named,
 )
-from penstock.log.streams_groups.messages import JOIN_EPOCH, LEAVE_STATIC_EPOCH, HeartbeatAnswer, HeartbeatError
 from penstock.log.streams_groups.stored import group_from, group_text, member_from, member_text
 
 if TYPE_CHECKING:
     from penstock.log.base import OffsetAndMetadata, TopicPartition
-    from penstock.log.streams_groups.description import InternalTopicSpec, StreamsGroupDescription
-    from penstock.log.streams_groups.messages import StreamsHeartbeat
+    from penstock.log.streams_groups.description import InternalTopicSpec, StreamsGroupDescription, StreamsHeartbeat
 
 __all__ = ["EmbeddedStreamsCoordinator", "check_streams_member"]
 

@@ -24,7 +24,7 @@ from penstock.log.base import OffsetAndMetadata, OffsetAndTime, TopicInfo, Topic
 from penstock.log.client_counts import timed
 from penstock.log.kafka.clients.connections import Clients
 from penstock.log.kafka.failures import error_of, failure, persist
-from penstock.log.kafka.wire.deletions import delete_records
+from penstock.log.kafka.wire.cluster import delete_records
 from penstock.log.kafka.wire.groups import commit_offsets, committed_offsets
 from penstock.log.kafka.wire.offsets import EARLIEST, LATEST, NEWEST_TIME, list_offsets
 from penstock.log.kafka.wire.protocol_errors import TIMED_OUT, failed
@@ -32,7 +32,7 @@ from penstock.log.kafka.wire.streams_groups import describe_streams_group, list_
 
 if TYPE_CHECKING:
     from penstock.log.base import Isolation
-    from penstock.log.kafka.wire.members import JoinedMember
+    from penstock.log.kafka.wire.groups import JoinedMember
     from penstock.log.streams_groups.description import StreamsGroupDescription
 
 __all__ = ["Topics", "error_code"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.log.kafka.cluster_topics import Topics
     from penstock.log.kafka.reading import RangeReader
     from penstock.log.kafka.wire.cluster import Cluster
-    from penstock.log.kafka.wire.waiting import DataWaiter
+    from penstock.log.kafka.wire.fetch import DataWaiter
 
 __all__ = ["first_in_time", "record_sizes", "settled_ends", "stretches", "wait_for_data"]
 

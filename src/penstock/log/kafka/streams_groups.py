@@ -14,16 +14,14 @@ from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, failure, membership_failure, persist
 from penstock.log.kafka.wire.features import feature_level
 from penstock.log.kafka.wire.groups import commit_as_streams_member
-from penstock.log.kafka.wire.streams_groups import describe_streams_group, set_group_setting
-from penstock.log.kafka.wire.streams_heartbeats import send_heartbeat
+from penstock.log.kafka.wire.streams_groups import describe_streams_group, send_heartbeat, set_group_setting
 
 if TYPE_CHECKING:
     from penstock.log.base import OffsetAndMetadata, TopicPartition
     from penstock.log.kafka.access import ClusterAccess
     from penstock.log.kafka.wire.cluster import Cluster
     from penstock.log.membership import StreamsMembership
-    from penstock.log.streams_groups.description import StreamsGroupDescription
-    from penstock.log.streams_groups.messages import HeartbeatAnswer, StreamsHeartbeat
+    from penstock.log.streams_groups.description import HeartbeatAnswer, StreamsGroupDescription, StreamsHeartbeat
 
 __all__ = ["KafkaStreamsCoordinator"]
 

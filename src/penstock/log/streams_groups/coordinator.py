@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from penstock.log.base import OffsetAndMetadata, TopicPartition
     from penstock.log.membership import StreamsMembership
-    from penstock.log.streams_groups.description import StreamsGroupDescription
-    from penstock.log.streams_groups.messages import HeartbeatAnswer, StreamsHeartbeat
+    from penstock.log.streams_groups.description import HeartbeatAnswer, StreamsGroupDescription, StreamsHeartbeat
 
 __all__ = ["StreamsCoordinator"]
 

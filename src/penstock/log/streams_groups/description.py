@@ -1,26 +1,37 @@
-"""A streams group as its coordinator knows it: its topology, its members and their tasks.
+"""A streams group as its coordinator knows it, with the messages of members: topology, tasks, heartbeats, answers.
 
-The fields are those of Kafka's ``StreamsGroupDescribe``.
+The fields are those of Kafka's ``StreamsGroupDescribe`` and ``StreamsGroupHeartbeat``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import NamedTuple
 
 __all__ = [
+    "JOIN_EPOCH",
+    "LEAVE_EPOCH",
+    "LEAVE_STATIC_EPOCH",
     "Assignment",
     "CopartitionGroup",
     "DescribedMember",
     "Endpoint",
-    "StreamsGroupDescription",
+    "EndpointPartitions",
+    "GroupStatus",
     "GroupSubtopology",
     "GroupTask",
     "GroupTopology",
+    "HeartbeatAnswer",
+    "HeartbeatError",
     "InternalTopicSpec",
+    "StatusCode",
+    "StreamsGroupDescription",
+    "StreamsHeartbeat",
     "Tags",
     "TaskSums",
+    "topology_difference",
 ]
 
 Tags = tuple[tuple[str, str], ...]
@@ -171,3 +182,196 @@ class StreamsGroupDescription:
     assignment_epoch: int
     topology: GroupTopology | None
     members: tuple[DescribedMember, ...] = field(default=())
+
+
+JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2  # in place of a member's epoch
+
+
+class EndpointPartitions(NamedTuple):
+    """The partitions that the tasks behind an endpoint read."""
+
+    endpoint: Endpoint
+    active: frozenset[tuple[str, int]]
+    standby: frozenset[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsHeartbeat:
+    """A member's heartbeat. None (or -1, for the time-out) is what has not changed since the last one.
+
+    Attributes:
+        group: The ``group.id``, which is the ``application.id``.
+        member: The member's id, made by itself.
+        epoch: Its epoch; 0 joins, -1 leaves, -2 leaves as a static member that will come back.
+        endpoint_epoch: The version of the endpoints that it knows.
+        instance: Its ``group.instance.id``.
+        rack: Its ``client.rack``.
+        rebalance_timeout_ms: How long it may take to give tasks up.
+        topology: Its topology, when it joins.
+        owned: The tasks that it owns now.
+        process: The id of its process (the instance): members of one process share its memory and its disk.
+        endpoint: The endpoint of its process.
+        tags: Its ``client.tag.*``.
+        task_offsets: How far its copies of state go.
+        task_end_offsets: How far the changelogs of these tasks go.
+        shutdown: Asks all members to shut the application down.
+        place: The identity of its folder of replicas, when it joins a group of an embedded log: members of one folder
+            find there what others have left. Brokers know nothing of it.
+    """
+
+    group: str
+    member: str
+    epoch: int
+    endpoint_epoch: int = -1
+    instance: str | None = None
+    rack: str | None = None
+    rebalance_timeout_ms: int = -1
+    topology: GroupTopology | None = None
+    owned: Assignment | None = None
+    process: str | None = None
+    endpoint: Endpoint | None = None
+    tags: Tags | None = None
+    task_offsets: TaskSums | None = None
+    task_end_offsets: TaskSums | None = None
+    shutdown: bool = False
+    place: str = ""
+
+
+class StatusCode(IntEnum):
+    """What may be wrong with a group while its members go on."""
+
+    STALE_TOPOLOGY = 0
+    MISSING_SOURCE_TOPICS = 1
+    INCORRECTLY_PARTITIONED_TOPICS = 2
+    MISSING_INTERNAL_TOPICS = 3
+    SHUTDOWN_APPLICATION = 4
+    ASSIGNMENT_DELAYED = 5
+    MISSING_CLIENT_TAGS = 6
+
+
+class GroupStatus(NamedTuple):
+    """A status of the group; ``code`` is one of `StatusCode`, or a number of a later broker."""
+
+    code: int
+    detail: str
+
+
+class HeartbeatError(IntEnum):
+    """Kafka's codes of errors that the answer to a heartbeat may have; there may be others."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    UNSUPPORTED_VERSION = 35
+    INVALID_REQUEST = 42
+    GROUP_ID_NOT_FOUND = 69
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+    FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    STALE_MEMBER_EPOCH = 113
+    STREAMS_INVALID_TOPOLOGY = 130
+    STREAMS_INVALID_TOPOLOGY_EPOCH = 131
+    STREAMS_TOPOLOGY_FENCED = 132
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswer:
+    """The coordinator's answer; None is what has not changed.
+
+    Attributes:
+        error: One of `HeartbeatError`, or another code of Kafka's.
+        message: The coordinator's words for the error.
+        epoch: The member's epoch from now on.
+        heartbeat_interval_ms: The time to the next heartbeat.
+        acceptable_recovery_lag: The lag at which a warm-up task counts as caught up.
+        task_offset_interval_ms: How often to send the offsets of tasks; 0: not at all.
+        status: What is wrong with the group.
+        active: The tasks to process.
+        standby: The tasks to keep a copy of.
+        warmup: The tasks to prepare a copy of, as they will be the member's own.
+        endpoint_epoch: The version of the endpoints.
+        endpoints: The endpoints of all instances, with their partitions.
+    """
+
+    error: int = 0
+    message: str = ""
+    epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    acceptable_recovery_lag: int = 0
+    task_offset_interval_ms: int = 0
+    status: tuple[GroupStatus, ...] = ()
+    active: frozenset[GroupTask] | None = None
+    standby: frozenset[GroupTask] | None = None
+    warmup: frozenset[GroupTask] | None = None
+    endpoint_epoch: int = 0
+    endpoints: tuple[EndpointPartitions, ...] | None = None
+
+
+_MOST_NAMED = 3
+
+
+def topology_difference(group: GroupTopology, member: GroupTopology) -> str:
+    """Describe the first differences; empty if there are none.
+
+    >>> old = GroupTopology((GroupSubtopology("0", ("orders",)),))
+    >>> topology_difference(old, GroupTopology((GroupSubtopology("0", ("orders", "users")),)))
+    'sub-topology 0 reads users too'
+    """
+    found = list(_differences(group, member))
+    more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    return "; ".join(found[:_MOST_NAMED]) + more
+
+
+def _differences(group: GroupTopology, member: GroupTopology) -> Iterator[str]:
+    theirs = {each.id: each for each in group.subtopologies}
+    ours = {each.id: each for each in member.subtopologies}
+    for number in sorted(theirs.keys() | ours.keys()):
+        if number not in ours:
+            yield f"sub-topology {number} of the group is missing"
+        elif number not in theirs:
+            yield f"sub-topology {number} is new"
+        else:
+            yield from _of_one(theirs[number], ours[number])
+
+
+def _of_one(theirs: GroupSubtopology, ours: GroupSubtopology) -> Iterator[str]:
+    where = f"sub-topology {ours.id}"
+    yield from _names(f"{where} reads", theirs.source_topics, ours.source_topics)
+    yield from _names(f"{where} reads the pattern", theirs.source_patterns, ours.source_patterns)
+    yield from _names(f"{where} writes", theirs.repartition_sinks, ours.repartition_sinks)
+    yield from _specs(f"{where} has the changelog", theirs.changelogs, ours.changelogs)
+    yield from _specs(f"{where} reads", theirs.repartition_sources, ours.repartition_sources)
+    if theirs.copartition_groups != ours.copartition_groups:
+        yield f"{where} joins other topics"
+
+
+def _names(what: str, theirs: tuple[str, ...], ours: tuple[str, ...]) -> Iterator[str]:
+    if new := [each for each in ours if each not in theirs]:
+        yield f"{what} {', '.join(new)} too"
+    if gone := [each for each in theirs if each not in ours]:
+        yield f"{what} {', '.join(gone)} no more"
+
+
+def _count(spec: InternalTopicSpec) -> str:
+    return f"{spec.partitions} partitions" if spec.partitions else "no fixed number of partitions"
+
+
+def _specs(what: str, theirs: tuple[InternalTopicSpec, ...], ours: tuple[InternalTopicSpec, ...]) -> Iterator[str]:
+    yield from _names(what, tuple(each.name for each in theirs), tuple(each.name for each in ours))
+    before = {each.name: each for each in theirs}
+    for each in ours:
+        old = before.get(each.name, each)
+        if old.partitions != each.partitions:
+            yield f"{each.name} has {_count(each)}, not {_count(old)}"
+        if old.replication_factor != each.replication_factor:
+            yield f"{each.name} has the replication factor {each.replication_factor}, not {old.replication_factor}"
+        if old.config != each.config:
+            settings = sorted({name for name, _ in {*old.config} ^ {*each.config}})
+            yield f"{each.name} has other settings ({', '.join(settings)})"

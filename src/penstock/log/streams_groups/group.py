@@ -12,30 +12,34 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from penstock.log.streams_groups.assignor import AssignedMember, AssignmentRules, assign
-from penstock.log.streams_groups.configured import ConfiguredTopology, configured, reader_of
+from penstock.log.streams_groups.assignor import (
+    AssignedMember,
+    AssignmentRules,
+    ConfiguredTopology,
+    assign,
+    configured,
+    reader_of,
+)
 from penstock.log.streams_groups.description import (
+    JOIN_EPOCH,
+    LEAVE_STATIC_EPOCH,
     Assignment,
     DescribedMember,
     Endpoint,
-    GroupTask,
-    GroupTopology,
-    InternalTopicSpec,
-    StreamsGroupDescription,
-    Tags,
-    TaskSums,
-)
-from penstock.log.streams_groups.messages import (
-    JOIN_EPOCH,
-    LEAVE_STATIC_EPOCH,
     EndpointPartitions,
     GroupStatus,
+    GroupTask,
+    GroupTopology,
     HeartbeatAnswer,
     HeartbeatError,
+    InternalTopicSpec,
     StatusCode,
+    StreamsGroupDescription,
     StreamsHeartbeat,
+    Tags,
+    TaskSums,
+    topology_difference,
 )
-from penstock.log.streams_groups.topology_difference import topology_difference
 
 __all__ = ["GroupRecord", "GroupSettings", "MemberRecord", "StreamsGroup", "accepted", "commit_refusal", "with_named"]
 

@@ -16,20 +16,24 @@ from enum import Enum
 
 from penstock.base.backoff import Backoff
 from penstock.errors import InvalidStateError
-from penstock.log.streams_groups.description import Assignment, Endpoint, GroupTopology, Tags, TaskSums
-from penstock.log.streams_groups.messages import (
+from penstock.log.streams_groups.description import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
+    Assignment,
+    Endpoint,
     EndpointPartitions,
     GroupStatus,
+    GroupTopology,
     HeartbeatAnswer,
     HeartbeatError,
     StatusCode,
     StreamsHeartbeat,
+    Tags,
+    TaskSums,
 )
 
-__all__ = ["PASSING", "GroupFailure", "MemberFacts", "MemberState", "StreamsMember", "MemberWork"]
+__all__ = ["PASSING", "GroupFailure", "MemberFacts", "MemberState", "MemberWork", "StreamsMember"]
 
 _AT_ONCE_MS = 0
 _EAGER_MS = 100  # between two heartbeats of a member that has joined, or has given tasks up

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from penstock.log.embedded.log import EmbeddedCommitProducer
     from penstock.log.embedded.records import EmbeddedFetcher
     from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
-    from penstock.log.streams_groups.description import StreamsGroupDescription
-    from penstock.log.streams_groups.messages import HeartbeatAnswer, StreamsHeartbeat
+    from penstock.log.streams_groups.description import HeartbeatAnswer, StreamsGroupDescription, StreamsHeartbeat
     from penstock.log.thread_clients import Part, Writer
 
 __all__ = ["EmbeddedBrokers", "EmbeddedConnection", "HeartbeatsOverNetwork"]

@@ -15,8 +15,13 @@ from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.membership import StreamsMembership
 from penstock.log.open import open_log
-from penstock.log.streams_groups.description import Assignment, GroupSubtopology, GroupTopology
-from penstock.log.streams_groups.messages import LEAVE_EPOCH, StreamsHeartbeat
+from penstock.log.streams_groups.description import (
+    LEAVE_EPOCH,
+    Assignment,
+    GroupSubtopology,
+    GroupTopology,
+    StreamsHeartbeat,
+)
 from penstock.log.streams_groups.offset_metadata import OffsetMetadata
 from penstock.topology.plan.plan import TaskId
 from threads import append, new_thread, records_of, settle, thread_app

@@ -18,9 +18,15 @@ from penstock.base.log_lines import own_logger
 from penstock.engines.threads.assignment.ownership import TaskList
 from penstock.engines.threads.assignment.task_assignor import StateHolders
 from penstock.errors import AppFailedError, PenstockError, TopologyError
-from penstock.log.streams_groups.description import Assignment, Endpoint, GroupTask
+from penstock.log.streams_groups.description import (
+    JOIN_EPOCH,
+    Assignment,
+    Endpoint,
+    GroupTask,
+    StatusCode,
+    StreamsHeartbeat,
+)
 from penstock.log.streams_groups.member import MemberFacts, MemberState, StreamsMember
-from penstock.log.streams_groups.messages import JOIN_EPOCH, StatusCode, StreamsHeartbeat
 from penstock.log.streams_groups.refusals import refusal
 from penstock.topology.plan.plan import TaskId
 

@@ -14,11 +14,10 @@ from penstock.base.log_lines import own_logger
 from penstock.engines.threads.hosting.group_members import GroupMembers, Identities
 from penstock.engines.threads.hosting.member_notes import MemberNote
 from penstock.errors import ConfigError
-from penstock.log.streams_groups.configured import configured
+from penstock.log.streams_groups.assignor import configured
+from penstock.log.streams_groups.description import StatusCode
 from penstock.log.streams_groups.member import MemberFacts
-from penstock.log.streams_groups.messages import StatusCode
-from penstock.log.streams_groups.refusals import refuse_other_topology
-from penstock.log.streams_groups.renewal import fit_group
+from penstock.log.streams_groups.refusals import fit_group, refuse_other_topology
 from penstock.log.url import kafka_servers
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.plan.changelogs import numbers_topic

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.base.log_lines import own_logger
 from penstock.errors import PenstockError
 from penstock.log.processes import is_of_here, may_run, own_process
-from penstock.log.streams_groups.messages import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, StreamsHeartbeat
+from penstock.log.streams_groups.description import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, StreamsHeartbeat
 from penstock.state.documents import replace_document
 
 if TYPE_CHECKING:

@@ -22,9 +22,8 @@ from penstock.log.kafka.timeouts import REQUEST_TIMEOUT_MS, TransactionTimeouts
 from penstock.log.kafka.wire.batch_reader import MOST_UNPACKED_BYTES
 from penstock.log.kafka.wire.cluster import Cluster
 from penstock.log.kafka.wire.compression import codec_number
-from penstock.log.kafka.wire.fetch_session import FetchSizes
+from penstock.log.kafka.wire.fetch import DataWaiter, FetchSizes
 from penstock.log.kafka.wire.produce import ProduceLimits
-from penstock.log.kafka.wire.waiting import DataWaiter
 from penstock.log.producer_interface import ProducerOptions
 
 __all__ = ["Clients"]

@@ -15,9 +15,8 @@ from penstock.log.kafka.clients.attempts import TransactionAttempts
 from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure, membership_failure, not_in_time, persist
 from penstock.log.kafka.transactions.refused_records import refusal
-from penstock.log.kafka.wire.idempotent import IdempotentWriter
 from penstock.log.kafka.wire.offsets import LATEST, list_offsets
-from penstock.log.kafka.wire.produce import NotWrittenError, ProduceRequests
+from penstock.log.kafka.wire.produce import IdempotentWriter, NotWrittenError, ProduceRequests
 from penstock.log.kafka.wire.transactions import ProducerTransactions
 from penstock.log.kafka.writing import AnyPart, checked
 from penstock.log.membership import GroupMembership, StreamsMembership

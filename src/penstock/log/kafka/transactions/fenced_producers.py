@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.log.fenced_record import WRITERS
-from penstock.log.kafka.wire.idempotent import IdempotentWriter
+from penstock.log.kafka.wire.produce import IdempotentWriter
 from penstock.log.kafka.wire.transactions import TransactionalWriter
 from penstock.log.thread_clients import CHANGELOG_WRITER
 

@@ -15,9 +15,16 @@ from penstock.log.base import APPLICATION_INSTANCE
 from penstock.log.kafka.cluster_topics import error_code
 from penstock.log.kafka.error_codes import CODES, ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure, may_pass, removed_from_group
-from penstock.log.kafka.wire.group_log import LogEnd, group_log_end, has_lost
-from penstock.log.kafka.wire.groups import committed_offsets
-from penstock.log.kafka.wire.members import JoinedMember, heartbeat, join_alone, leave
+from penstock.log.kafka.wire.groups import (
+    JoinedMember,
+    LogEnd,
+    committed_offsets,
+    group_log_end,
+    has_lost,
+    heartbeat,
+    join_alone,
+    leave,
+)
 from penstock.log.membership import GroupMembership
 
 if TYPE_CHECKING:

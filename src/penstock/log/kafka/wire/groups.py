@@ -1,14 +1,20 @@
-"""Fetching and committing of consumer groups' offsets.
+"""Consumer groups: offsets, a static member that is alone, and the partition that holds a group's records.
 
 librdkafka's admin client aborts the whole process if the coordinator of a group cannot answer yet (2.16: a broker that
 starts), so these two requests are made here.
+
+A leader that was elected although it lacks records, or a broker whose disk lost its last writes, begins its epoch at an
+older offset. So the end of an epoch shows whether what was written in it is still there (KIP-320).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from penstock.base.java_text.hashing import string_hash
 from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.kafka.wire.offsets import LATEST
 from penstock.log.kafka.wire.protocol_errors import check
 from penstock.log.membership import GroupMembership, StreamsMembership
 
@@ -16,15 +22,218 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from penstock.log.kafka.wire.cluster import Cluster
-    from penstock.log.kafka.wire.members import JoinedMember
 
 __all__ = [
+    "JoinedMember",
+    "LogEnd",
     "commit_as_streams_member",
     "commit_offsets",
     "committed_offsets",
+    "group_log_end",
+    "has_lost",
+    "heartbeat",
+    "join_alone",
+    "leave",
     "offsets_by_topic",
     "partitions_by_topic",
 ]
+
+_TOPIC = "__consumer_offsets"
+_HALF, _WHOLE = 1 << 31, 1 << 32
+_NO_REPLICA, _ANY_EPOCH = -1, -1
+
+
+class LogEnd(NamedTuple):
+    """The end of a partition, and the epoch of its leader."""
+
+    offset: int
+    epoch: int
+
+
+def group_log_end(cluster: Cluster, group: str) -> LogEnd | None:
+    """Return the end of the partition with a group's records; None if there is none, or the user may not see it.
+
+    Raises:
+        KafkaException: Like librdkafka's admin client. There are no retries here.
+    """
+    from kafka.protocol.consumer import ListOffsetsRequest
+
+    tp = _place_of(cluster, group)
+    if tp is None:
+        return None
+    topic = ListOffsetsRequest.ListOffsetsTopic
+    partition = topic.ListOffsetsPartition(
+        partition_index=tp.partition, current_leader_epoch=_ANY_EPOCH, timestamp=LATEST
+    )
+    request = ListOffsetsRequest(
+        replica_id=_NO_REPLICA,
+        isolation_level=0,
+        topics=[topic(name=tp.topic, partitions=[partition])],
+        min_version=4,
+        max_version=7,
+    )
+    answer = cluster.leader(tp).ask(request).topics[0].partitions[0]
+    check(answer.error_code, f"asking for the end of {tp.topic}-{tp.partition}")
+    return LogEnd(answer.offset, answer.leader_epoch)
+
+
+def has_lost(cluster: Cluster, group: str, end: LogEnd) -> bool:
+    """Return whether a group's partition has lost all that was written behind an offset in an epoch and those before.
+
+    Args:
+        cluster: The cluster.
+        group: The group.
+        end: The offset and the epoch.
+
+    Raises:
+        KafkaException: Like librdkafka's admin client. There are no retries here.
+    """
+    from kafka.protocol.consumer import OffsetForLeaderEpochRequest
+
+    tp = _place_of(cluster, group)
+    if tp is None:
+        return False
+    topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    partition = topic.OffsetForLeaderPartition(
+        partition=tp.partition, current_leader_epoch=_ANY_EPOCH, leader_epoch=end.epoch
+    )
+    request = OffsetForLeaderEpochRequest(
+        replica_id=_NO_REPLICA,
+        topics=[topic(topic=tp.topic, partitions=[partition])],
+        min_version=3,
+        max_version=4,
+    )
+    answer = cluster.leader(tp).ask(request).topics[0].partitions[0]
+    check(answer.error_code, f"asking for the end of an epoch of {tp.topic}-{tp.partition}")
+    return bool(0 <= answer.end_offset <= end.offset)
+
+
+def _place_of(cluster: Cluster, group: str) -> TopicPartition | None:
+    count = cluster.partition_counts([_TOPIC]).get(_TOPIC)
+    if not count:
+        return None
+    code = string_hash(group)
+    size = 0 if code == _HALF else min(code, _WHOLE - code)  # Java's Utils.abs
+    return TopicPartition(_TOPIC, size % count)
+
+
+_NEW = ""
+_TYPE = "consumer"  # for Kafka's tools, which read subscription and assignment
+_PROTOCOL = "penstock"  # no consumer has it, so the coordinator refuses consumers that would share the partitions
+_REBALANCE_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedMember:
+    """The identity of a member, sent with each request.
+
+    Attributes:
+        group: The ``group.id``.
+        instance: Its ``group.instance.id``.
+        member: The member id, assigned by the coordinator.
+        generation: The generation of the group.
+    """
+
+    group: str
+    instance: str
+    member: str
+    generation: int
+
+
+def join_alone(
+    cluster: Cluster, group: str, instance: str, topics: Mapping[str, int], session_timeout_ms: int
+) -> JoinedMember:
+    """Join a group as its only member, with all partitions; replaces a member of the same instance.
+
+    Args:
+        cluster: The cluster.
+        group: The ``group.id``.
+        instance: The ``group.instance.id``.
+        topics: The numbers of partitions of its topics; 0 for those that are still to be created.
+        session_timeout_ms: The group removes it without a heartbeat for this long.
+
+    Raises:
+        KafkaException: Like librdkafka's consumer; INCONSISTENT_GROUP_PROTOCOL if there are other members.
+    """
+    from kafka.protocol.consumer import (
+        ConsumerProtocolAssignment,
+        ConsumerProtocolSubscription,
+        JoinGroupRequest,
+        SyncGroupRequest,
+    )
+
+    leave(cluster, group, instance)  # else the group would keep the assignment of the member before
+    subscription = ConsumerProtocolSubscription(version=0, topics=sorted(topics), user_data=None)
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=_PROTOCOL, metadata=subscription)
+    request = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=_REBALANCE_MS,
+        member_id=_NEW,
+        group_instance_id=instance,
+        protocol_type=_TYPE,
+        protocols=[protocol],
+        reason=None,
+        min_version=5,
+        max_version=8,
+    )
+    with cluster.coordinating(group, "group") as coordinator:
+        joined = coordinator.ask(request)
+        check(joined.error_code, f"joining group {group!r}")
+    assigned_topic = ConsumerProtocolAssignment.TopicPartition
+    assigned_topics = [
+        assigned_topic(topic=topic, partitions=list(range(count))) for topic, count in sorted(topics.items()) if count
+    ]
+    assignment = ConsumerProtocolAssignment(version=0, assigned_partitions=assigned_topics, user_data=None)
+    sync = SyncGroupRequest(
+        group_id=group,
+        generation_id=joined.generation_id,
+        member_id=joined.member_id,
+        group_instance_id=instance,
+        protocol_type=_TYPE,
+        protocol_name=_PROTOCOL,
+        assignments=[SyncGroupRequest.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=assignment)],
+        min_version=3,
+        max_version=5,
+    )
+    with cluster.coordinating(group, "group") as coordinator:
+        check(coordinator.ask(sync).error_code, f"joining group {group!r}")
+    return JoinedMember(group, instance, joined.member_id, joined.generation_id)
+
+
+def heartbeat(cluster: Cluster, me: JoinedMember) -> None:
+    """Send a heartbeat.
+
+    Raises:
+        KafkaException: REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, ...: it must join again.
+    """
+    from kafka.protocol.consumer import HeartbeatRequest
+
+    request = HeartbeatRequest(
+        group_id=me.group,
+        generation_id=me.generation,
+        member_id=me.member,
+        group_instance_id=me.instance,
+        min_version=3,
+        max_version=4,
+    )
+    with cluster.coordinating(me.group, "group") as coordinator:
+        check(coordinator.ask(request).error_code, f"staying in group {me.group!r}")
+
+
+def leave(cluster: Cluster, group: str, instance: str) -> None:
+    """Remove the member of this instance from the group, if there is one.
+
+    Raises:
+        KafkaException: The coordinator does not answer, or refuses the user.
+    """
+    from kafka.protocol.consumer import LeaveGroupRequest
+
+    member = LeaveGroupRequest.MemberIdentity(member_id=_NEW, group_instance_id=instance, reason=None)
+    request = LeaveGroupRequest(group_id=group, members=[member], min_version=3, max_version=5)
+    with cluster.coordinating(group, "group") as coordinator:
+        check(coordinator.ask(request).error_code, f"leaving group {group!r}")
+
 
 _NO_GENERATION = -1
 

@@ -15,7 +15,7 @@ from crc32c import crc32c
 from penstock.log.kafka.wire.batch_format import AFTER_CRC, HEADER, LENGTH_ENDS, MAGIC, TRANSACTIONAL
 from penstock.log.kafka.wire.compression import compress
 from penstock.log.kafka.wire.few_records import FEW, encode_few
-from penstock.log.kafka.wire.record_headers import write_headers
+from penstock.log.kafka.wire.record_columns import write_headers
 from penstock.log.kafka.wire.varint_columns import VarintColumn
 
 if TYPE_CHECKING:

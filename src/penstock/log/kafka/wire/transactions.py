@@ -18,8 +18,7 @@ from penstock.log.base import TopicPartition
 from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.wire.features import feature_level
 from penstock.log.kafka.wire.groups import offsets_by_topic, partitions_by_topic
-from penstock.log.kafka.wire.idempotent import new_producer_request
-from penstock.log.kafka.wire.produce import NotWrittenError, ProduceRequests
+from penstock.log.kafka.wire.produce import NotWrittenError, ProduceRequests, new_producer_request
 from penstock.log.kafka.wire.protocol_errors import check
 from penstock.log.kafka.wire.record_batches import NO_PRODUCER, ProducerState
 from penstock.log.membership import GroupMembership
