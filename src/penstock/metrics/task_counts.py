@@ -60,8 +60,10 @@ class Spread:
         """Add one value."""
         self.count += 1
         self.total += value
-        self.low = min(self.low, value)
-        self.high = max(self.high, value)
+        if value < self.low:  # noqa: PLR1730 - min() and max() are calls
+            self.low = value
+        if value > self.high:  # noqa: PLR1730
+            self.high = value
 
     def merge(self, other: Spread) -> None:
         """Add the values of another one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -64,6 +64,7 @@ __all__ = ["STREAM_TIME", "RecordFailure", "Running", "Surroundings", "TaskConte
 STREAM_TIME = "stream_time"  # the name of the number that is the task's stream time
 
 _NO_INPUT = TaskInput((), ordered=True)
+_NOTHING = nullcontext()
 _Shared = TypeVar("_Shared")
 _LOG = own_logger("penstock.runtime")
 _MOST_OF_A_TEXT = 1_000  # characters of an error's text, in the log and in the figures
@@ -128,7 +129,7 @@ class RecordFailure:
     error: Exception
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Running:
     """An operator that is called with rows.
 
@@ -377,13 +378,13 @@ class TaskContext:
         if self._journal is not None:
             self._journal.on_take_back(undo)
 
-    @contextmanager
-    def processing(self, rows: Rows) -> Iterator[None]:
+    def processing(self, rows: Rows) -> AbstractContextManager[None]:
         """Keep the stores' current record at these rows, if they have one time and the same headers."""
         current = self.current
-        if current is None or not len(rows):
-            yield
-            return
+        return _NOTHING if current is None or not len(rows) else self._noting(current, rows)
+
+    @contextmanager
+    def _noting(self, current: CurrentRecord, rows: Rows) -> Iterator[None]:
         before, current.note = current.note, _one_record(rows)
         try:
             yield

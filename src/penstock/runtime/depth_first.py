@@ -84,7 +84,7 @@ class DepthFirst:
         self._timed: dict[str, Operator] = {}
         self._work: dict[str, list[float]] = {}  # node -> rows in, rows out, its own seconds; of this batch
         self._below_s = 0.0  # of the running processor's time, what the nodes took that it forwarded to
-        self._naming = {name: NamingStores(context.topology, name, context.task_id) for name in operators}
+        self.naming = {name: NamingStores(context.topology, name, context.task_id) for name in operators}
         self._same_record = {name for name, node in graph.nodes.items() if _sends_same_record(node)}
         for name in graph.order:
             operator = operators.get(name)
@@ -188,13 +188,13 @@ class DepthFirst:
                 continue
             self._step += 1
             row = rows.with_place(Place((self._position, self._step), 1))
-            sink = self._sinks.get(child)
-            if sink is not None:
+            operator = self._operators.get(child)
+            if operator is not None:
+                self._call(child, operator, row, node)
+            else:
                 # Time alone has called the operator: nobody above asks about an error of the sink, so the sink does.
                 asks = not self._context.by_record and rows.place.flush is None and node in self._operators
-                sink.write(row, node if asks else None)
-            else:
-                self._call(child, self._operators[child], row, node)
+                self._sinks[child].write(row, node if asks else None)
 
     def _call(self, name: str, operator: Operator, rows: Rows, parent: str) -> None:
         context = self._context
@@ -215,7 +215,7 @@ class DepthFirst:
             self._of_processor(name, lambda processor: processor.process_directly(rows), len(rows))
             failure = self._context.take_failure()
         else:
-            if name in self._missing.nodes:
+            if self._missing.nodes and name in self._missing.nodes:
                 self._missing.look(name, rows)
             try:
                 failure = self._run_operator(name, operator, rows, parent)
@@ -230,12 +230,14 @@ class DepthFirst:
     def _run_operator(self, name: str, operator: Operator, rows: Rows, parent: str) -> Failure | None:
         """Run an operator with one row, and pass on what comes of it; return the failure that ended that, if any."""
         began = time.perf_counter()
-        with self._naming[name]:
+        with self.naming[name]:
             result = operator.process(rows, parent)
         failure = self._context.take_failure()
         if isinstance(result, Rows):
-            self._worked(name, len(rows), len(result), time.perf_counter() - began)
-            self._pass_on(name, None, result)
+            count = len(result)
+            self._worked(name, len(rows), count, time.perf_counter() - began)
+            if count:
+                self._pass_on(name, None, result)
             return failure or self._context.take_failure()
         self._worked(name, len(rows), 0, time.perf_counter() - began)
         outputs = iter(self._counted(name, result))
@@ -261,5 +263,8 @@ class DepthFirst:
             began = time.perf_counter()
 
     def _send_each(self, name: str, only_child: str | None, rows: Rows) -> None:
+        if len(rows) == 1:
+            self._send(name, only_child, rows)
+            return
         for row in range(len(rows)):
             self._send(name, only_child, rows.row(row))

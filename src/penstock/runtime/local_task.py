@@ -361,6 +361,9 @@ class _OnePartition(Mapping[str, int]):
     def __getitem__(self, topic: str) -> int:
         return 1
 
+    def get(self, topic: str, default: object = None) -> int:  # noqa: ARG002 - Mapping's calls the other
+        return 1
+
     def __iter__(self) -> Iterator[str]:
         return iter(())
 

@@ -230,6 +230,10 @@ class Place:
         """Return the rows at these positions."""
         return Place(tuple(p if isinstance(p, int) else p[index] for p in self.parts), len(index))
 
+    def repeat(self, count: int) -> Place:
+        """Return the only row so many times."""
+        return Place(tuple([p if isinstance(p, int) else int(p[0]) for p in self.parts]), count)
+
     def row(self, number: int) -> Place:
         """Return one row."""
         return Place(tuple([p if isinstance(p, int) else p[number : number + 1] for p in self.parts]), 1)
@@ -400,7 +404,6 @@ class DecodedRecords:
 
 
 _NO_TIMES = np.empty(0, np.int64)
-_FIRST = np.zeros(1, np.int64)  # the position of a record that is alone; nobody changes it
 
 
 class TaskInput:
@@ -457,8 +460,8 @@ class TaskInput:
     def rows(self) -> list[tuple[str, Rows]]:
         """Return (source node, its rows) for each source node that has any."""
         if len(self._pieces) == 1 and self.length:
-            positions = _FIRST if self.length == 1 else np.arange(self.length)
-            return [(self._pieces[0].source, _rows_of(self._pieces[0], positions))]
+            place = Place((0,), 1) if self.length == 1 else Place.of_inputs(np.arange(self.length))
+            return [(self._pieces[0].source, _rows_of(self._pieces[0], place))]
         if self._order is None:
             positions = np.arange(self.length)
         else:
@@ -467,7 +470,7 @@ class TaskInput:
         by_source: dict[str, list[Rows]] = {}
         for number, piece in enumerate(self._pieces):
             if len(piece):
-                rows = _rows_of(piece, positions[self._starts[number] : self._starts[number + 1]])
+                rows = _rows_of(piece, Place.of_inputs(positions[self._starts[number] : self._starts[number + 1]]))
                 by_source.setdefault(piece.source, []).append(rows)
         return [(source, Rows.merge(parts)) for source, parts in by_source.items()]
 
@@ -508,11 +511,12 @@ class TaskInput:
                 number = int(np.searchsorted(self._starts, at, side="right")) - 1
                 piece, row = self._pieces[number], at - int(self._starts[number])
             found = record_context(piece.batch, row if piece.rows is None else int(piece.rows[row]))
-            found = found._replace(topic=self._names.get(piece.batch.topic, piece.batch.topic))
+            name = self._names.get(piece.batch.topic)
+            if name is not None:
+                found = found._replace(topic=name)
             self._records[position] = found
         return found
 
 
-def _rows_of(piece: DecodedRecords, positions: NDArray[np.int64]) -> Rows:
-    place = Place.of_inputs(positions)
+def _rows_of(piece: DecodedRecords, place: Place) -> Rows:
     return Rows(place, piece.timestamps, piece.keys, piece.values, piece.headers, piece.olds)

@@ -156,6 +156,14 @@ _MOST_OF_A_TEXT = 300  # characters of an error, of which each report of a threa
 _MOST_NAMES = 20  # reasons, causes and classes of errors of an operator of a task
 
 
+class _ByTask(dict[str, TaskCounts]):
+    """The counts of each task, which begin with the first event."""
+
+    def __missing__(self, task_id: str) -> TaskCounts:
+        counts = self[task_id] = TaskCounts()
+        return counts
+
+
 class CountingSensor(Sensor):
     """A sensor that counts for each task what its batches do.
 
@@ -167,7 +175,8 @@ class CountingSensor(Sensor):
     def __init__(self, clock: Callable[[], int], *, detailed: bool = True) -> None:
         self._clock = clock
         self.detailed = detailed
-        self._counts: dict[str, TaskCounts] = {}
+        self._counts = _ByTask()
+        self._of_topics: dict[str, int] = {}  # the bytes that each record of a topic has beside key, value and headers
         self._names: dict[tuple[str, str, str], set[Hashable]] = {}
 
     @classmethod
@@ -177,17 +186,11 @@ class CountingSensor(Sensor):
 
     def take(self) -> dict[str, TaskCounts]:
         """Return the counts of each task since the last call."""
-        taken, self._counts = self._counts, {}
+        taken, self._counts = self._counts, _ByTask()
         return taken
 
-    def _of(self, task_id: str) -> TaskCounts:
-        counts = self._counts.get(task_id)
-        if counts is None:
-            counts = self._counts[task_id] = TaskCounts()
-        return counts
-
     def on_batch_end(self, task_id: str, seconds: float, metrics: Mapping[str, int | float]) -> None:
-        counts = self._of(task_id)
+        counts = self._counts[task_id]
         counts.dropped += int(metrics["dropped"])
         records = int(metrics["records_in"])
         if records:
@@ -200,9 +203,9 @@ class CountingSensor(Sensor):
     ) -> None:
         if not self.detailed:
             return
-        lateness = self._of(task_id).lateness_ms
+        lateness = self._counts[task_id].lateness_ms
         if len(timestamps) == 1:
-            lateness.add_one(float(stream_times[0] - timestamps[0]))
+            lateness.add_one(float(stream_times.item(0) - timestamps.item()))
         else:
             lateness.add_all(stream_times[:-1] - timestamps)
         if unread:  # to Kafka, a record that cannot be used has the time -1
@@ -212,7 +215,7 @@ class CountingSensor(Sensor):
     def on_consumed(self, task_id: str, topic: str, records: DecodedRecords) -> None:
         batch = records.batch  # with what could not be decoded, as in Kafka
         size = _bytes_of_columns(batch.records) if batch.rows is None else sum(map(_bytes_of_record, batch.rows))
-        counts = self._of(task_id)
+        counts = self._counts[task_id]
         self._add(counts.consumed, (records.source, topic), len(batch), size)
         counts.read[records.source] = counts.read.get(records.source, 0) + len(records)
         self.on_completed(task_id, records.source, records.timestamps)
@@ -223,61 +226,66 @@ class CountingSensor(Sensor):
         size = _bytes_of(keys) + _bytes_of(values)
         if headers is not None:
             size += sum(map(_bytes_of_headers, headers))
-        self._add(self._of(task_id).produced, (node, topic), len(keys), size)
+        self._add(self._counts[task_id].produced, (node, topic), len(keys), size)
 
     def on_completed(self, task_id: str, node: str, timestamps: NDArray[np.int64]) -> None:
-        spreads = self._of(task_id).e2e_latency_ms
+        spreads = self._counts[task_id].e2e_latency_ms
         spread = spreads.get(node)
         if spread is None:
             spread = spreads[node] = Spread()
         if len(timestamps) == 1:
-            spread.add_one(float(self._clock() - int(timestamps[0])))
+            spread.add_one(float(self._clock() - timestamps.item()))
         else:
             spread.add_all(self._clock() - timestamps)
 
     def on_emitted(self, task_id: str, node: str, records: int, seconds: float = 0.0) -> None:
-        counts = self._of(task_id)
+        counts = self._counts[task_id]
         counts.emitted.setdefault(node, Spread()).add(records, 1, records, records)
         if seconds:
             counts.emit_seconds.setdefault(node, Spread()).add(seconds, 1, seconds, seconds)
 
     def on_dropped(self, task_id: str, node: str, count: int, why: str) -> None:
-        reasons = self._of(task_id).reasons
+        reasons = self._counts[task_id].reasons
         at = (node, why if self._is_few((task_id, node, "reason"), why) else OTHER_REASONS)
         reasons[at] = reasons.get(at, 0) + count
 
     def on_cause(self, task_id: str, cause: Cause, count: int, examples: Sequence[Example]) -> None:
         at = cause if self._is_few((task_id, cause.node, "cause"), cause) else Cause(cause.node, OTHER_REASONS)
-        self._of(task_id).add_cause(at, count, [each._replace(said=each.said[:_MOST_OF_A_TEXT]) for each in examples])
+        self._counts[task_id].add_cause(
+            at, count, [each._replace(said=each.said[:_MOST_OF_A_TEXT]) for each in examples]
+        )
 
     def on_error(self, task_id: str, node: str, error: Exception, action: str) -> None:
         kind = type(error).__name__
         if not self._is_few((task_id, node, "error"), kind):
             kind = OTHER_ERRORS
-        errors, at = self._of(task_id).errors, (node, kind, action)
+        errors, at = self._counts[task_id].errors, (node, kind, action)
         errors[at] = errors.get(at, 0) + 1
 
     def on_reported(self, task_id: str, where: str, count: int) -> None:
-        reported = self._of(task_id).reported
+        reported = self._counts[task_id].reported
         reported[where] = reported.get(where, 0) + count
 
     def on_flushed(self, task_id: str, changes: Mapping[str, pa.RecordBatch], seconds: float) -> None:
-        stores = self._of(task_id).stores
+        stores = self._counts[task_id].stores
         for store, rows in changes.items():
             flushed = stores.setdefault((store, FLUSH), [0, 0, 0, 0.0])
             for at, value in enumerate((1, rows.num_rows, rows.nbytes, seconds)):
                 flushed[at] += value
 
     def on_store_calls(self, task_id: str, calls: Mapping[tuple[str, str], list[float]]) -> None:
-        stores = self._of(task_id).stores
+        stores = self._counts[task_id].stores
         for at, numbers in calls.items():
             stores[at] = [a + b for a, b in zip(stores.get(at) or (0, 0), numbers, strict=True)]
 
     def on_punctuation(self, task_id: str, node: str, timestamp_ms: int, seconds: float) -> None:  # noqa: ARG002
-        self._of(task_id).punctuations.add(seconds, 1, seconds, seconds)
+        self._counts[task_id].punctuations.add(seconds, 1, seconds, seconds)
 
     def on_node(self, task_id: str, node: str, rows_in: int, rows_out: int, seconds: float) -> None:
-        totals = self._of(task_id).nodes.setdefault(node, [0, 0, 0.0])
+        nodes = self._counts[task_id].nodes
+        totals = nodes.get(node)
+        if totals is None:
+            totals = nodes[node] = [0, 0, 0.0]
         totals[0] += rows_in
         totals[1] += rows_out
         totals[2] += seconds
@@ -289,11 +297,15 @@ class CountingSensor(Sensor):
             names.add(name)
         return name in names
 
-    @staticmethod
-    def _add(counts: dict[tuple[str, str], list[int]], at: tuple[str, str], records: int, size: int) -> None:
-        both = counts.setdefault(at, [0, 0])
+    def _add(self, counts: dict[tuple[str, str], list[int]], at: tuple[str, str], records: int, size: int) -> None:
+        both = counts.get(at)
+        if both is None:
+            both = counts[at] = [0, 0]
+        more = self._of_topics.get(at[1])
+        if more is None:
+            more = self._of_topics[at[1]] = _BYTES_OF_A_RECORD + len(at[1].encode())
         both[0] += records
-        both[1] += size + records * (_BYTES_OF_A_RECORD + len(at[1].encode()))
+        both[1] += size + records * more
 
 
 def _bytes_of_columns(batch: pa.RecordBatch) -> int:

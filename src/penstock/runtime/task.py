@@ -22,7 +22,6 @@ from penstock.runtime import tables as table_operators
 from penstock.runtime.aggregate import operators as aggregate_operators
 from penstock.runtime.context import Running, Surroundings, TaskContext
 from penstock.runtime.depth_first import DepthFirst
-from penstock.runtime.error_reports import NamingStores
 from penstock.runtime.exception_handlers import is_of_record
 from penstock.runtime.graph import Graph, MissingFields, has_expressions, stores_of
 from penstock.runtime.joins import foreign_key, stream_stream
@@ -334,6 +333,7 @@ class StreamTask:
         looks: list[tuple[str, Rows]] = []
         for source, rows in sources:
             self._deliver(inbox, source, [(None, rows)])
+        sensor, task_id, naming, children = context.sensor, self.task_id, self._depth_first.naming, self._graph.children
         for name in self._graph.order:
             arrived = inbox.pop(name, None)
             operator = self._operators.get(name)
@@ -347,14 +347,14 @@ class StreamTask:
                 if context.is_failed_attempt:
                     return
                 continue
-            rows = Rows.merge([r for _, r in arrived])
+            rows = arrived[0][1] if len(arrived) == 1 else Rows.merge([r for _, r in arrived])
             if name in self._missing.nodes:
                 looks.append((name, rows))
             context.running = Running(name, rows, operator.leaves_out_rows)
-            context.sensor.on_node_start(self.task_id, name)
+            sensor.on_node_start(task_id, name)
             started = time.perf_counter()
             try:
-                with context.processing(rows), NamingStores(context.topology, name, self.task_id):
+                with context.processing(rows), naming[name]:
                     result = operator.process(rows, arrived[0][0])
                     out = [(None, result)] if isinstance(result, Rows) else list(result)
             except Exception as error:
@@ -365,9 +365,9 @@ class StreamTask:
             if context.is_failed_attempt:
                 return
             seconds = time.perf_counter() - started
-            context.sensor.on_node(self.task_id, name, len(rows), sum(len(r) for _, r in out), seconds)
-            if not self._graph.children[name]:
-                context.sensor.on_completed(self.task_id, name, rows.timestamps)
+            sensor.on_node(task_id, name, len(rows), sum([len(r) for _, r in out]), seconds)
+            if not children[name]:
+                sensor.on_completed(task_id, name, rows.timestamps)
             self._deliver(inbox, name, out)
         context.running = None
         for name, rows in looks:
@@ -375,8 +375,7 @@ class StreamTask:
 
     def _write(self, name: str, arrived: list[tuple[str, Rows]]) -> None:
         """Write rows to a sink: those of each operator by themselves if errors of the sink are its errors."""
-        parents = {parent for parent, _ in arrived}
-        if len(parents) == 1:
+        if len(arrived) > 1 and len({parent for parent, _ in arrived}) == 1:
             arrived = [(arrived[0][0], Rows.merge([rows for _, rows in arrived]))]
         for parent, rows in arrived:
             takes = parent in self._operators and rows.place.flush is None

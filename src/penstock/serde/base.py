@@ -119,6 +119,10 @@ class BaseSerde(ABC):
         """Decode a column, row by row."""
         return Column.of_items(self.deserialize_rows(large_binary(data).to_pylist()))
 
+    def encode_few(self, column: Column) -> list[bytes | None]:
+        """Encode a column of few rows, if `few_by_row`."""
+        return self.serialize_rows(column.items())
+
     def decode_rows(self, rows: list[bytes | None]) -> Column:
         """Decode a list of rows as `decode` does a column of them; override it where few rows need no column."""
         return self.decode(bytes_column(rows))
@@ -233,7 +237,7 @@ _BYTES = {bytes, type(None)}
 def encode_rows(serde: Serde[Any], column: Column) -> list[bytes | None]:
     """Return the bytes of a column as ``serde.encode`` does."""
     if len(column) <= FEW and isinstance(serde, BaseSerde) and serde.few_by_row:
-        rows = serde.serialize_rows(column.items())
+        rows = serde.encode_few(column)
         if _BYTES.issuperset(map(type, rows)):
             return rows
     return to_bytes_list(serde.encode(column))

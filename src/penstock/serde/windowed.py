@@ -151,9 +151,14 @@ class _WindowedSerde(BaseSerde):
         keys = large_binary(self.inner.encode(windowed.keys))
         return join(keys, from_fixed_width(self._times(windowed)))
 
+    def encode_few(self, column: Column) -> list[bytes | None]:
+        return self._few_rows(column) if isinstance(column, WindowedColumn) else super().encode_few(column)
+
     def _few_rows(self, windowed: WindowedColumn) -> list[bytes | None]:
-        rows = zip(encode_rows(self.inner, windowed.keys), self._times(windowed), strict=True)
-        return [None if key is None else key + times.tobytes() for key, times in rows]
+        rows = zip(
+            encode_rows(self.inner, windowed.keys), windowed.starts.tolist(), windowed.ends.tolist(), strict=True
+        )
+        return [None if key is None else key + self._suffix(start, end) for key, start, end in rows]
 
     def decode(self, data: pa.Array) -> Column:
         data = large_binary(data)
@@ -187,6 +192,9 @@ class _WindowedSerde(BaseSerde):
         if _are_wrong(times):
             return Column.of_items(self.deserialize_rows(rows))  # raises, and names the row
         return self._column(decode_rows(self.inner, [None if row is None else row[:-width] for row in rows]), times)
+
+    @abstractmethod
+    def _suffix(self, start: int, end: int) -> bytes: ...
 
     @abstractmethod
     def _times(self, windowed: WindowedColumn) -> Any: ...
@@ -228,7 +236,10 @@ class TimeWindowedSerde(_WindowedSerde):
         if value is None:
             return None
         windowed = self._windowed(value)
-        return self._key_bytes(windowed) + _ONE.pack(windowed.window.start)
+        return self._key_bytes(windowed) + self._suffix(windowed.window.start, windowed.window.end)
+
+    def _suffix(self, start: int, end: int) -> bytes:  # noqa: ARG002
+        return _ONE.pack(start)
 
     def deserialize(self, data: bytes | None) -> Windowed[Any] | None:
         if data is None:
@@ -263,7 +274,10 @@ class SessionWindowedSerde(_WindowedSerde):
         if value is None:
             return None
         windowed = self._windowed(value)
-        return self._key_bytes(windowed) + _TWO.pack(windowed.window.end, windowed.window.start)
+        return self._key_bytes(windowed) + self._suffix(windowed.window.start, windowed.window.end)
+
+    def _suffix(self, start: int, end: int) -> bytes:
+        return _TWO.pack(end, start)
 
     def deserialize(self, data: bytes | None) -> Windowed[Any] | None:
         if data is None:

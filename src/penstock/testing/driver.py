@@ -81,7 +81,7 @@ class TopologyTestDriver:
         check_whole(batch_size, "TopologyTestDriver(): batch_size", 1, InvalidStateError)
         require_topology(topology, "TopologyTestDriver")
         self.config = _config(config)
-        self._counting = CountingSensor(lambda: self.wall_clock_ms)
+        self._counting = CountingSensor(lambda: self._task.wall_clock_ms)
         self._options: dict[str, Any] = {
             "sensor": self._counting if sensor is None else SensorGroup((self._counting, sensor)),
             "wall_clock_ms": timestamp_ms(initial_wall_clock_ms),
@@ -197,20 +197,26 @@ class TopologyTestDriver:
                 partition = self._partitioner.partition(topic, data, task.partition_count(topic))
             self._check_partition(topic, partition)
             place = (task.next_offset(topic, partition), partition)
-        self.pipe_record(RawRecord(topic, place[0], timestamp, data, _bytes(value), pairs, place[1]))
+        self._collect(RawRecord(topic, place[0], timestamp, data, _bytes(value), pairs, place[1]))
 
     def pipe_record(self, record: RawRecord) -> None:
         """Write a record of bytes with the partition and offset that it has in a log."""
         self._open()
         if record.partition and isinstance(self._task, LocalTasks):
             self._check_partition(record.topic, record.partition)
+        self._collect(record)
+
+    def _collect(self, record: RawRecord) -> None:
         self._collected.append(record)
         if len(self._collected) >= self._batch_size or self._task.fills_global_store(record.topic):
-            self.flush()
+            self._process()
 
     def flush(self) -> None:
         """Process the records collected so far, and the records that they write to internal topics."""
         self._open()
+        self._process()
+
+    def _process(self) -> None:
         records, self._collected = self._collected, []
         self._task.process(records)
 
@@ -221,7 +227,10 @@ class TopologyTestDriver:
         self._task.pass_time(duration_ms(duration))
 
     def _keep(self, record: RawRecord) -> None:
-        self._written.setdefault(record.topic, deque()).append(record)
+        unread = self._written.get(record.topic)
+        if unread is None:
+            unread = self._written[record.topic] = deque()
+        unread.append(record)
 
     def refuse(self, refusal: Callable[[RawRecord], PenstockError | None]) -> None:
         """Refuse records as a log may, for tests of ``production.exception.handler``.

@@ -300,7 +300,7 @@ class TestOutputTopic(Generic[K, V]):
 
     def is_empty(self) -> bool:
         """Return whether all records have been read."""
-        return self.size == 0
+        return self._driver.queue_size(self._name) == 0
 
     @property
     def size(self) -> int:

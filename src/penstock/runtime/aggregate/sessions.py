@@ -204,7 +204,9 @@ class SessionAggregate(WindowOperator):
         ]
         if written:
             store.put_near(data, [(*window, finals[window]) for window in written])
-        store.observe(max(changes.ends))
+        observed = max(changes.ends)
+        if not written or observed > store.observed_stream_time:
+            store.observe(observed)
         if not table.caching:
             return _sent(rows, range(len(windows)), windows, changes.news, changes.olds if table.send_old else None)
         sent = [window for window in written if finals[window] is not None or before[window] is not None]
@@ -309,7 +311,9 @@ class _SessionLoop:
                 aggregate = start_value()
                 for _, _, other in near:
                     aggregate = merge(key, aggregate, snapshot(other))
-                start, end = min(time, *(s[0] for s in near), time), max(time, *(s[1] for s in near), time)
+                start, end = time, time
+                for session in near:
+                    start, end = min(start, session[0]), max(end, session[1])
                 if end < close_time:
                     late += 1
                     continue
@@ -358,12 +362,12 @@ def _sent(
 ) -> Rows:
     """Return changes of windows that one row has caused, each with its number among them."""
     count = len(windows)
-    index = np.zeros(count, np.int64)
-    starts, ends = (np.array(times, np.int64) for times in zip(*windows, strict=True))
+    starts, ends = np.array(windows, np.int64).T
+    place = rows.place.extend(numbers[0]) if count == 1 else rows.place.repeat(count).extend(np.array(numbers))
     return Rows(
-        rows.place.take(index).extend(np.array(numbers, np.int64)),
+        place,
         ends,
-        WindowedColumn(rows.keys.take(index), starts, ends),
+        WindowedColumn(rows.keys.take(np.zeros(count, np.int64)), starts, ends),
         Column.of_items(news),
         rows.headers * count if headers and rows.headers is not None else None,
         Column.nulls(count) if olds is None else Column.of_items(olds),

@@ -127,12 +127,11 @@ def evictions(
         bounds: Of the buffer.
         full: Called with the row that has filled a buffer that must not be full.
     """
-    for row, (put, expiry) in enumerate(zip(puts, expiries, strict=True)):
-        key, change = put
+    is_bounded = bounds.records is not None or bounds.size is not None
+    for row, ((key, change), expiry) in enumerate(zip(puts, expiries, strict=True)):
         before = buffer.get(key)
-        if before is not None:
-            change = change._replace(time=before.time, prior=before.prior)
-        buffer.put(key, change, before)
+        waits = change if before is None else BufferedChange(before.time, *change[1:6], before.prior, *change[7:])
+        buffer.put(key, waits, before)
         number = 0
         until: int | None = expiry
         while (found := buffer.first(until)) is not None:
@@ -141,7 +140,7 @@ def evictions(
             yield Eviction(row, number, found[1], leaving)
             buffer.remove(found[1], leaving)
             number += 1
-        if bounds.exceeded(buffer.records, buffer.size):
+        if is_bounded and bounds.exceeded(buffer.records, buffer.size):
             if not bounds.emit_early:
                 full(row)
                 continue

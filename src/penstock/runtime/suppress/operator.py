@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -189,11 +190,9 @@ class _Suppress(Operator):
     def process(self, rows: Rows, parent: str) -> Rows | Iterable[tuple[str | None, Rows]]:  # noqa: ARG002
         if not len(rows):
             return rows
-        if len(rows) == 1:
-            return self._one_row(rows, self._observe_one(rows.timestamps.item()) - self._operation.wait_ms)
+        if len(rows) <= (1 if self._is_read else _FEW):  # several only if nobody sees what waits meanwhile
+            return self._one_by_one(rows)
         expiries = self._observe(rows) - self._operation.wait_ms
-        if len(rows) <= _FEW and not self._is_read:  # nobody sees what waits while a change is passed on
-            return self._one_by_one(rows, expiries.tolist())
         keys, puts = self._puts(rows)
         if self._raw is not None:
             self._raw.begin(to_bytes_list(keys), puts, partial(self._context.record_context, rows))
@@ -202,12 +201,6 @@ class _Suppress(Operator):
             if outcome is not None:
                 return self._sent(rows, outcome)
         return self._by_row(rows, keys, puts, expiries)
-
-    def _observe_one(self, timestamp: int) -> int:
-        """Return the operator's stream time at a row that is alone."""
-        time: int = max(self._context.get_meta(self._meta, _NO_TIME), timestamp)
-        self._context.put_meta(self._meta, time)
-        return time
 
     def _observe(self, rows: Rows) -> NDArray[np.int64]:
         """Return the operator's stream time at each row."""
@@ -231,28 +224,35 @@ class _Suppress(Operator):
             *numbers, topics, olds, olds, news, None if rows.headers is None else list(map(plain_headers, rows.headers))
         )
 
-    def _one_put(self, rows: Rows) -> RowChange:
-        """Return the key and change of one row, as if nothing waited for the key."""
-        spec = self._buffer.spec
-        (key,) = encode_rows(spec.key_serde, rows.keys)
-        old = None if rows.olds is None else encode_rows(spec.value_serde, rows.olds)[0]  # first, as in Kafka
-        (new,) = encode_rows(spec.value_serde, rows.values)
-        source = self._context.input.record(rows.place.input(0))
-        timestamp = int(rows.timestamps[0])
-        time = int(WindowedColumn.of(rows.keys).ends[0]) if self._operation.until_window_closes else timestamp
-        topic = None if source.topic is None else source.topic.encode()
-        headers = () if rows.headers is None else plain_headers(rows.headers[0])
-        origin = (time, timestamp, topic, source.partition, source.offset, headers)
-        return RowChange(key or b"", BufferedChange(*origin, prior=old, old=old, new=new))
+    def _few_puts(self, rows: Rows) -> Iterator[RowChange]:
+        """Yield the key and change of each of a few rows, as if nothing waited for the key."""
+        spec, context = self._buffer.spec, self._context
+        keys = encode_rows(spec.key_serde, rows.keys)
+        olds = repeat(None) if rows.olds is None else encode_rows(spec.value_serde, rows.olds)  # first, as in Kafka
+        news = encode_rows(spec.value_serde, rows.values)
+        stamps = rows.timestamps.tolist()
+        times = WindowedColumn.of(rows.keys).ends.tolist() if self._operation.until_window_closes else stamps
+        for row, (key, old, new, stamp, time) in enumerate(zip(keys, olds, news, stamps, times, strict=False)):
+            source = context.input.record(rows.place.input(row))
+            topic = None if source.topic is None else source.topic.encode()
+            headers = () if rows.headers is None else plain_headers(rows.headers[row])
+            if self._raw is not None:
+                self._raw.note(key or b"", context.record_context(rows, row))
+            change = BufferedChange(time, stamp, topic, source.partition, source.offset, headers, old, old, new)
+            yield RowChange(key or b"", change)
 
-    def _one_row(self, rows: Rows, expiry: int) -> Iterator[tuple[str | None, Rows]]:
-        """Process one row; each change is still seen to wait while it is passed on, as in Kafka."""
-        buffer, put = self._buffer, self._one_put(rows)
-        if self._raw is not None:
-            self._raw.note(put.key, self._context.record_context(rows, 0))
-        before = buffer.get(put.key) if self._is_read else None
+    def _one_by_one(self, rows: Rows) -> Iterator[tuple[str | None, Rows]]:
+        """Process a few rows; each change is still seen to wait while it is passed on, as in Kafka."""
+        buffer, puts, wait_ms = self._buffer, self._few_puts(rows), self._operation.wait_ms
+        times = accumulate(rows.timestamps.tolist(), max, initial=self._context.get_meta(self._meta, _NO_TIME))
+        expiries = [time - wait_ms for time in times][1:]
+        self._context.put_meta(self._meta, expiries[-1] + wait_ms)
+        before: BufferedChange | None = None
         done: list[Eviction] = []
         failure: list[Exception] = []
+        if self._is_read:
+            put = next(puts)
+            before, puts = buffer.get(put.key), iter([put])
 
         def full(row: int) -> None:
             try:
@@ -260,22 +260,18 @@ class _Suppress(Operator):
             except ProcessingError as error:
                 failure.append(error)
 
-        for eviction in evictions(buffer, [put], [expiry], self._bounds, full):
+        for eviction in evictions(buffer, puts, expiries, self._bounds, full):
             if self._is_read:
                 done.append(eviction)
             origin = self._origin(eviction)
             # Nothing was ever sent for a window that closes: nothing needs deleting.
             if eviction.change.new is not None or not self._operation.until_window_closes:
-                yield None, self._sent_one(rows, eviction, origin)
+                yield None, self._sent_one(rows.row(eviction.row), eviction, origin)
         if failure:
             raise failure[0]
         if self._is_read:
             others: dict[bytes, BufferedChange | None] = {e.key: e.change for e in done}
             self._note(rows, outcome_of([put], done, {**others, put.key: before}))
-
-    def _one_by_one(self, rows: Rows, expiries: list[int]) -> Iterator[tuple[str | None, Rows]]:
-        for row, expiry in enumerate(expiries):
-            yield from self._one_row(rows.row(row), expiry)
 
     def _by_row(self, rows: Rows, keys: pa.Array, puts: ChangeColumns, expiries: NDArray[np.int64]) -> Rows:
         all_puts = puts_of(keys, puts)

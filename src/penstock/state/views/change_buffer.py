@@ -58,10 +58,18 @@ class BufferedChange(NamedTuple):
     def pack(self) -> bytes:
         prior, old, new, topic = self.prior, self.old, self.new, self.topic
         same = old is not None and old == prior
-        lengths = (_length(prior), SAME if same else _length(old), _length(new), _length(topic))
-        fixed = FIXED.pack(self.time, self.timestamp, self.offset, self.partition, *lengths)
-        parts = (fixed, prior or b"", b"" if same else old or b"", new or b"", topic or b"", pack_headers(self.headers))
-        return b"".join(parts)
+        fixed = FIXED.pack(
+            self.time,
+            self.timestamp,
+            self.offset,
+            self.partition,
+            _NULL if prior is None else len(prior),
+            SAME if same else _NULL if old is None else len(old),
+            _NULL if new is None else len(new),
+            _NULL if topic is None else len(topic),
+        )
+        headers = pack_headers(self.headers) if self.headers else b""
+        return b"".join((fixed, prior or b"", b"" if same else old or b"", new or b"", topic or b"", headers))
 
     @classmethod
     def unpack(cls, data: bytes) -> BufferedChange:
@@ -75,7 +83,8 @@ class BufferedChange(NamedTuple):
                 parts.append(data[at : at + length])
                 at += length
         prior, old, new, topic = parts
-        return cls(time, timestamp, topic, partition, offset, unpack_headers(data[at:]), prior, old, new)
+        headers = unpack_headers(data[at:]) if at < len(data) else ()
+        return cls(time, timestamp, topic, partition, offset, headers, prior, old, new)
 
 
 def _length(data: bytes | None) -> int:
@@ -106,10 +115,11 @@ def unpack_headers(data: bytes) -> Headers:
 
 def change_size(key: bytes, change: BufferedChange) -> int:
     """Return the bytes that Kafka counts for a buffered change."""
-    size = OVERHEAD + len(key) + len(change.prior or b"") + len(change.new or b"") + len(change.topic or b"")
-    if change.old != change.prior:
-        size += len(change.old or b"")
-    return size + sum([len(name) + len(value or b"") for name, value in change.headers]) if change.headers else size
+    _, _, topic, _, _, headers, prior, old, new = change
+    size = OVERHEAD + len(key) + len(prior or b"") + len(new or b"") + len(topic or b"")
+    if old != prior:
+        size += len(old or b"")
+    return size + sum([len(name) + len(value or b"") for name, value in headers]) if headers else size
 
 
 def old_source(before: BufferedChange | None) -> bytes:
@@ -131,6 +141,7 @@ class ChangeBufferView:
         self._map = entries
         self._meta = meta
         self._records, self._bytes, self._low = (f"{spec.name}/{what}" for what in ("records", "bytes", "low"))
+        self._following: int | None = None  # a bound for what follows the first change, which `first` has returned
 
     @property
     def records(self) -> int:
@@ -165,6 +176,7 @@ class ChangeBufferView:
         """Hold a change back in place of ``before``, whose place in the order it takes."""
         if before is None:
             self._map.put(_place(change.time, key), _HERE)
+            self._following = None
             self.count(1, change_size(key, change), min(self.low, change.time))
         else:
             self.count(0, change_size(key, change) - change_size(key, before), self.low)
@@ -175,7 +187,8 @@ class ChangeBufferView:
         """Take out the first change."""
         self._map.put(b"k" + key, None)
         self._map.put(_place(change.time, key), None)
-        self.count(-1, -change_size(key, change), change.time)
+        low, self._following = self._following, None
+        self.count(-1, -change_size(key, change), change.time if low is None else low)
 
     def write(
         self,
@@ -185,6 +198,7 @@ class ChangeBufferView:
         packed: list[bytes],
     ) -> None:
         """Write the changes of a batch: (time, key) that have left and that have come, and the keys' changes."""
+        self._following = None
         fresh = list(fresh)
         if self.spec.keeps_headers:
             packed = self._with_sources(keys, packed, {key for _, key in fresh})
@@ -213,11 +227,17 @@ class ChangeBufferView:
 
     def first(self, until: int | None) -> tuple[int, bytes] | None:
         """Return buffer time and key of the first change, if it leaves by that time."""
+        self._following = None
         if until is not None and self.low > until:
             return None
-        change = next(self.in_order(until), None)
-        if change is None and until is not None:
-            self.count(0, 0, until + 1)
+        changes = self.in_order(until)
+        change = next(changes, None)
+        if until is not None:
+            following, _ = next(changes, None) or (until + 1, b"")
+            if change is None:
+                self.count(0, 0, following)
+            else:
+                self._following = following
         return change
 
     def in_order(self, until: int | None) -> Iterator[tuple[int, bytes]]:
