@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import suppress
+from functools import lru_cache
 
 __all__ = ["boot_id", "since_boot_ms", "unix_ms"]
 
@@ -20,7 +22,13 @@ def unix_ms() -> int:
 
 def boot_id() -> str:
     """Return an id of the machine's last start; empty where the system has none."""
-    with suppress(OSError), open(_BOOT_ID, encoding="ascii") as file:  # noqa: PTH123 - a pseudo file
+    return _first_line(os.fspath(_BOOT_ID))
+
+
+@lru_cache(maxsize=8)
+def _first_line(path: str) -> str:
+    """Return what a pseudo file holds that does not change while this process runs."""
+    with suppress(OSError), open(path, encoding="ascii") as file:  # noqa: PTH123 - a pseudo file
         return file.read().strip()
     return ""
 

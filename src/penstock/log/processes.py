@@ -88,6 +88,15 @@ def _is_gone(pid: int) -> bool:
 
 
 def _ticks(pid: int) -> str:
+    return _own_ticks(pid) if pid == os.getpid() else _read_ticks(pid)
+
+
+@cache
+def _own_ticks(pid: int) -> str:
+    return _read_ticks(pid)
+
+
+def _read_ticks(pid: int) -> str:
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:  # noqa: PTH123 - a pseudo file
             fields = file.read().rpartition(")")[2].split()

@@ -5,12 +5,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import StateError
+from penstock.serde.column import bytes_column, to_bytes_list
 from penstock.state.changelog import ChangelogFormat, changelog_format
 from penstock.state.changelog.base import KeyedFormat, columns_read, schema_read
 from penstock.state.maps import CHANGES_SCHEMA, MemoryMap
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["StoreFollower", "StoreRestorer", "in_pieces", "put_snapshot", "reading_changelog"]
 
 _SLICE_ROWS = 50_000
+_FEW = 64  # rows; up to so many take less time as lists
 _NOTHING = MemoryMap()
 
 
@@ -69,16 +73,14 @@ class StoreFollower:
         Raises:
             StateError: A record is none of such a store; also in an iteration.
         """
+        if sum([each.num_rows for each in pieces]) <= _FEW:
+            return self._few_changes(pieces, held)
         frames = [pl.from_arrow(each.select(columns_read(self._format)), rechunk=False) for each in pieces]
         frame = pl.concat([each for each in frames if isinstance(each, pl.DataFrame)])
         frame = frame.filter(pl.col("key").is_not_null())  # of a source topic that serves as changelog
         count = len(frame)
         if self._format.keeps_all:
-            with reading_changelog(self._spec.name):
-                changes = self._format.changes(_batch(frame, self._format), held, self.numbers)
-            newest = frame["timestamp"].max()
-            self._observed = max(self._observed, newest if isinstance(newest, int) else -1)
-            return [_ordered(changes)], count
+            return [self._kept(_batch(frame, self._format), held)], count
         in_order = isinstance(self._format, KeyedFormat) and self._format.in_key_order
         frame = _last_in_key_order(frame) if in_order else frame.unique("key", keep="last", maintain_order=True)
         if not len(held):
@@ -87,6 +89,36 @@ class StoreFollower:
             return _Slices(self._spec.name, self._format, frame, self._meta), count
         with reading_changelog(self._spec.name):
             return [_ordered(self._format.changes(_batch(frame, self._format), held, self._meta))], count
+
+    def _few_changes(self, pieces: Sequence[pa.RecordBatch], held: ReadableMap) -> tuple[Iterable[pa.RecordBatch], int]:
+        """Return the same for a few records, without the cost of setting up columns."""
+        form = self._format
+        table = pa.Table.from_batches([each.select(columns_read(form)) for each in pieces]).cast(schema_read(form))
+        keys = table.column("key").to_pylist()
+        rows = [row for row, key in enumerate(keys) if key is not None]  # others are of a source topic
+        count = len(rows)
+        if not form.keeps_all:
+            last = {keys[row]: row for row in rows}
+            in_order = isinstance(form, KeyedFormat) and form.in_key_order
+            rows = [last[key] for key in sorted(last)] if in_order else sorted(last.values())
+            if not len(held):
+                values = table.column("value").to_pylist()
+                rows = [row for row in rows if values[row] is not None]
+        batches = table.take(pa.array(rows, pa.int64())).combine_chunks().to_batches()
+        if not batches:
+            return [], count
+        if form.keeps_all:
+            return [self._kept(batches[0], held)], count
+        with reading_changelog(self._spec.name):
+            return [_ordered(form.changes(batches[0], held, self._meta))], count
+
+    def _kept(self, records: pa.RecordBatch, held: ReadableMap) -> pa.RecordBatch:
+        """Return the changes of records all of which count, also several of a key, and note their newest time."""
+        with reading_changelog(self._spec.name):
+            changes = self._format.changes(records, held, self.numbers)
+        newest = pc.max(records.column("timestamp")).as_py()
+        self._observed = max(self._observed, -1 if newest is None else newest)
+        return _ordered(changes)
 
 
 def _last_in_key_order(records: pl.DataFrame) -> pl.DataFrame:
@@ -136,6 +168,13 @@ def _ordered(changes: pa.RecordBatch) -> pa.RecordBatch:
     """Return the last change of each row in the order of the rows."""
     if not changes.num_rows:
         return changes
+    if changes.num_rows <= _FEW:
+        rows = list(zip(to_bytes_list(changes.column(0)), to_bytes_list(changes.column(1)), strict=True))
+        if changes.column(1).null_count:
+            rows = list(dict(rows).items())
+        rows.sort(key=itemgetter(0))
+        columns = ([row[number] for row in rows] for number in range(2))
+        return pa.RecordBatch.from_arrays(list(map(bytes_column, columns)), schema=CHANGES_SCHEMA)
     frame = pl.from_arrow(changes)
     assert isinstance(frame, pl.DataFrame)  # noqa: S101 - for the type checker
     if frame["value"].null_count():
