@@ -123,14 +123,46 @@ def _three_threads(_seed: int) -> Layout:
     return Layout(threads=3, machines=2)
 
 
+def _three_on_one(_seed: int) -> Layout:
+    return Layout(threads=3, machines=1)
+
+
+def _two_with_standbys(_seed: int) -> Layout:
+    return Layout(threads=2, machines=2, standbys=1)
+
+
+def _none(_seed: int) -> list[Fault]:
+    return []
+
+
+def _full_disks(seed: int) -> list[Fault]:
+    """Draw writes that find the disk full, and crashes after which replicas are written by those who follow."""
+    dice = dice_of("full disks", seed)
+    kinds = ["full", "full", "full", "crash", "crash", "power"]
+    return sorted(Fault(dice.randint(40, 700), kind) for kind in kinds)
+
+
+def _silent_drivers(seed: int) -> list[Fault]:
+    """Draw pauses of processes, longer than the sessions of members."""
+    dice = dice_of("silent drivers", seed)
+    return sorted(Fault(dice.randint(300, 3_000), "pause", round(dice.uniform(3.1, 6.0), 1)) for _ in range(6))
+
+
+def _slow_fences(seed: int) -> list[Fault]:
+    """Draw threads that are lost while they go on, and answers that come late."""
+    dice = dice_of("slow fences", seed)
+    kinds = [("cut", 8.0), ("pause", 5.0), ("late", 3.0), ("late", 3.0), ("late", 3.0), ("late", 3.0), ("cut", 8.0)]
+    return sorted(Fault(dice.randint(40, 700), kind, round(dice.uniform(1.0, most), 1)) for kind, most in kinds)
+
+
 MUTANTS = (
     Mutant("records and offsets are committed one after the other", _thread("commit"),
            "following = self._commit.complete(offsets)",
-           "following = self._commit.complete({}); self._commit.complete(offsets)", first_seed=6),
+           "following = self._commit.complete({}); self._commit.complete(offsets)", first_seed=7),
     Mutant("offsets are committed before the records", (f"{LOOP}.commit", "Commit.complete"),
            "following = self._producer.commit(offsets)",
            "held = self._producer.collected(); self._producer.replace(()); self._producer.commit(offsets); "
-           "self._producer.replace(held); following = self._producer.commit({})", first_seed=2),
+           "self._producer.replace(held); following = self._producer.commit({})", first_seed=4),
     Mutant("what was fetched is committed, not what was processed", (TASK, "ActiveTask.moved"),
            "positions = self.buffers.positions()",
            "positions = {tp: each.fetched for tp, each in self.buffers._buffers.items()}", first_seed=11),
@@ -139,31 +171,31 @@ MUTANTS = (
            'for task in touched:\n        task.commit({}, moved[task.id])\n'
            '    with self._times.step("commit"):\n        following = self._commit.complete(offsets)', first_seed=4),
     Mutant("a task is taken over before its last commit shows", _thread("_begin"),
-           "self._log.settled_ends(places)", "pass", first_seed=58),
+           "self._log.settled_ends(places)", "pass", first_seed=57),
     Mutant("a task that is taken over begins at the beginning", _thread("_begin"),
            "self._log.group_offsets(self._app.application_id, sources) if sources else {}", "{}"),
     Mutant("a first offset that does not show yet is taken for none", _thread("_begin"),
            "self._log.group_offsets(self._app.application_id, sources)", "self._log.group_offsets(self._app.application_id)",
-           ("tables",), first_seed=210),
+           ("tables",), first_seed=58, faults=_none, layout=_three_on_one),
     Mutant("a task without committed offsets begins at the end", _thread("_start_positions"),
            "self._log.beginning_offsets(missing)", "self._log.end_offsets(missing)"),
     Mutant("a replica that was followed is not brought to the end", _thread("_begin"),
            "replica.restore(log, {**committed, **newer} if newer else committed, self._hooks.on_restore, numbers)",
            "replicas.get(id_) or replica.restore(log, committed, self._hooks.on_restore, numbers)", first_seed=29),
     Mutant("a task moves before its owner has let go of it", (f"{ASSIGNMENT}.ownership", "Ownership._may_have"),
-           "return self._owners.get(task, thread) == thread and task not in self._moving", "return True"),
+           "return self._owners.get(task, thread) == thread and task not in self._moving", "return True", first_seed=2),
     Mutant("an old report lets go of a task", (f"{ASSIGNMENT}.ownership", "Ownership.reported"),
-           "and revision >= moving.revision and task not in held", "", first_seed=2),
+           "and revision >= moving.revision and task not in held", "", first_seed=45),
     Mutant("a record is left out at each restore", (f"{REPLICAS}.restoring", "Restorer._follow"),
-           "if at is None else at.following", "if at is None else at.following + 1", first_seed=13),
+           "if at is None else at.following", "if at is None else at.following + 1", first_seed=6),
     Mutant("a restore notes its end with its first piece", (f"{REPLICAS}.restoring", "_pieces"),
-           'yield piece, part.column("offset")[0].as_py()', "yield piece, end", ("tables", "windows"), 2_000),
+           'yield piece, part.column("offset")[0].as_py()', "yield piece, end", ("tables", "windows"), first_seed=148),
     Mutant("the task's numbers are lost with a restore", (f"{REPLICAS}.restoring", "Restorer.run"),
-           "inputs=inputs, meta=meta, epoch", "inputs=inputs, meta={}, epoch", ("punctuated", "suppress")),
+           "inputs=inputs, meta=meta, epoch", "inputs=inputs, meta={}, epoch", ("punctuated", "suppress"), first_seed=6),
     Mutant("a replica is sound whatever was cut off", ("penstock.state.replicas.lmdb_replica", "replica_description"),
-           '"boot": boot_id()', '"boot": "none"', ("global_table", "tables", "windows"), 2_000),
+           '"boot": boot_id()', '"boot": "none"', ("global_table", "tables", "windows"), first_seed=22),
     Mutant("records are merged without waiting for those that lag", (f"{LOOP}.task", "PartitionGroup._counts"),
-           "if self._idle_ms > 0 or (self._idle_ms == 0 and self._lags(tp, ends))", "if False", ("tables",), first_seed=11),
+           "if self._idle_ms > 0 or (self._idle_ms == 0 and self._lags(tp, ends))", "if False", ("tables",), first_seed=2),
     Mutant("a replica notes the position of another partition", (REPLICA, "TaskReplica._moved"),
            "end = following.get(TopicPartition(topic, self._task.partition))", "end = max(following.values(), default=None)", first_seed=5),
     Mutant("records that are still to be read are purged", (f"{LOOP}.purging", "Purger.note"),
@@ -173,33 +205,41 @@ MUTANTS = (
            "return [(t, p, r.filter(r.column('value').is_valid())) "
            "for t, p, r in changelog_parts(self._app, self._task, self.state, self._pending)]", first_seed=3),
     Mutant("a replica is handed over while it is restored", (f"{LOOP}.standby", "StateUpdater._taken"),
-           "self._changed.wait_for(lambda: self._working != task)", "pass", STATEFUL, 2_000),
+           "self._changed.wait_for(lambda: self._working != task)", "pass", first_seed=45),
     Mutant("the tasks of a fenced thread stay in its list", (f"{ASSIGNMENT}.ownership", "Ownership.fenced"),
-           "self._release(task)", "pass", ("stateless",), first_seed=28),
+           "self._release(task)", "pass", ("stateless",), first_seed=66),
     Mutant("a fetch of a global table notes its end with its first piece", ("penstock.engines.global_copy", "CopyWriter.apply"),
            'self._copy.positions[tp] = int(piece[-1].column("offset")[-1].as_py()) + 1',
-           'self._copy.positions[tp] = int(piece[-1].column("offset")[-1].as_py()) + 3', ("global_table",), first_seed=47),
-    Mutant("a task is given away without a commit", _thread("remove"), "self.commit(leaving=tasks)\n", "pass\n", ("count",),
-           first_seed=43),
+           'self._copy.positions[tp] = int(piece[-1].column("offset")[-1].as_py()) + 3', ("global_table",), first_seed=60),
+    Mutant("a task is given away without a commit", _thread("remove"), "self.commit(leaving=tasks)\n", "pass\n", ("count",), first_seed=1),
     Mutant("the tasks of a lost thread go to nobody", (f"{HOSTING}.epoch", "Epoch.fenced"),
-           "self._sharing.fenced(name)", "pass", ("stateless",), first_seed=28),
+           "self._sharing.fenced(name)", "pass", ("stateless",), first_seed=66),
     Mutant("changes are left out of a commit", _thread("commit"), "if task.is_changed or task.id in last:",
            "if task.is_changed and moved[task.id]:", ("clocked",)),
     Mutant("a lost thread that has come back gets tasks before it is fenced", (f"{HOSTING}.epoch", "Epoch._deliver"),
-           "if name in self._fencing:", "if False:", ("stateless",), first_seed=183, faults=_two_threads_lost, layout=_three_threads),
+           "if name in self._fencing:", "if False:", ("stateless",), faults=_two_threads_lost, layout=_three_threads, first_seed=46),
     Mutant("a lost thread that has come back is fenced by its name", (f"{HOSTING}.epoch", "Epoch.lost"),
-           "self._fencing |= dict.fromkeys(lost)", "pass", ("stateless",), 2_000),
+           "self._fencing |= dict.fromkeys(lost)", "pass", ("stateless",), first_seed=303),
     Mutant("a lost thread is not fenced", (f"{HOSTING}.lost_threads", "LostThreads.replace"),
            "clients.fence_threads(job.plan.application_id, [job.producer_of(name)], job.lease_epoch)", "pass", first_seed=6),
     Mutant("a thread that was fenced gets its last list again", (f"{ASSIGNMENT}.ownership", "Ownership.fenced"),
-           "self.lists[thread] = TaskList(self.lists[thread].revision + 1)", "pass", STATEFUL, 2_000),
+           "self.lists[thread] = TaskList(self.lists[thread].revision + 1)", "pass", first_seed=44),
+    Mutant("the thread that follows changelogs ends without a word", (f"{LOOP}.standby", "StateUpdater.check"),
+           "raise self._error\n    if self._thread is not None and", "return\n    if False and",
+           faults=_full_disks, layout=_two_with_standbys, first_seed=18),
+    Mutant("a task's numbers are committed without its values", (REPLICA, "changelog_parts"),
+           "for topic, records in (*puts, *change_records)]", "for topic, records in ()]"),
+    Mutant("offsets are fetched before the thread that had the task is fenced", (f"{HOSTING}.lost_threads", "LostThreads.replace"),
+           "clients.fence_threads(job.plan.application_id, [job.producer_of(name)], job.lease_epoch)\n        epoch.fenced(name)",
+           "epoch.fenced(name)\n        clients.fence_threads(job.plan.application_id, [job.producer_of(name)], job.lease_epoch)",
+           faults=_slow_fences, layout=_three_threads, first_seed=150),
     Mutant("committed offsets that have gone back are believed", _thread("_gone_back"),
            "return back\n", "return {}\n", ("remembered",), first_seed=8),
     Mutant("an embedded log takes commits of members that the group has removed",
            ("penstock.log.embedded.log", "EmbeddedTransaction.commit"),
-           "check_streams_member(connection, group, membership, self._offsets.get(group, ()))", "pass", is_shared=True, first_seed=12),
+           "check_streams_member(connection, group, membership, self._offsets.get(group, ()))", "pass", is_shared=True, first_seed=90),
     Mutant("a task whose next owner has purged its records ends the epoch", (f"{HOSTING}.thread_host", "_others_read_on"),
-           "return thread.reads_from(tp, offset) and", "return False and", ("count", "tables"), is_shared=True, first_seed=6),
+           "return thread.reads_from(tp, offset) and", "return False and", ("count", "tables"), is_shared=True, first_seed=14, faults=_silent_drivers),
     Mutant("a replica that was away keeps rows whose deletions are gone", ("penstock.log.deletions", "may_miss_deletions"),
            "return True", "return False", ("tables",), first_seed=96),
     Mutant("an embedded log takes commits of fenced producers", ("penstock.log.embedded.coordination", "check_producer"),

@@ -155,7 +155,7 @@ def plan_of(name: str) -> Plan:
     return _PLANS[name]()
 
 
-def inputs_of(name: str, seed: int) -> list[Input]:
+def inputs_of(name: str, seed: int, count: int = RECORDS) -> list[Input]:
     """Return random records for a plan, in the order of their times, all of which differ."""
     dice, plan = random.Random(f"inputs {seed}"), plan_of(name)
     topics = [topic for topic in ("in", "other") if topic in plan.partitions]
@@ -163,7 +163,7 @@ def inputs_of(name: str, seed: int) -> list[Input]:
     if name == "global_table":  # there before all others
         inputs += [Input("names", n % KEYS % 2, f"key{n % KEYS}".encode(), f"name{n}".encode(), n) for n in range(24)]
     time = 1_000
-    for _ in range(RECORDS):
+    for _ in range(count):
         time += dice.randint(1, 900)
         topic, number = dice.choice(topics), dice.randrange(KEYS)
         value = None if name == "tables" and dice.random() < 0.15 else f"v{dice.randrange(6)}".encode()

@@ -49,10 +49,10 @@ _SHORT_PATIENCE_S, _PATIENCE_S = (
     4.0,
     7.0,
 )  # of threads with a driver that is gone; of instances longer than their session
-_LOOK_S = 0.02
+_LOOK_S = 0.08
 _ATTEMPTS = 4  # of Spark at one thread
 _GROUP = GroupSettings(session_timeout_ms=3_000, heartbeat_interval_ms=500, task_offset_interval_ms=1_000)
-_REBALANCE_MS, _LOOK_MS, _SHORTEST_S = 8_000, 100, 0.005
+_REBALANCE_MS, _LOOK_MS, _SHORTEST_S = 8_000, 200, 0.005
 _CLUSTER = "spark://simulated"  # whose machines say nothing of the ends of processes
 
 
@@ -214,7 +214,7 @@ class Application:
         """Take the messages of threads, as the threads of the control server do, whatever the driver waits for."""
         while True:
             self._take_messages()
-            self.scheduler.wait(_LOOK_S, self.channel.has_news)
+            self.channel.listen()
 
     def _prepare(self) -> ContinuousJob:
         """Take the lease, and fence all threads of earlier epochs, as `prepare_epoch` does; no instance of several."""

@@ -13,7 +13,7 @@ from penstock.engines.spark.topology_bytes import AppCopies
 from penstock.engines.threads.app import ThreadApp
 from penstock.errors import ConfigError, TopologyError
 from penstock.testing.simulation.faults import draw
-from penstock.testing.simulation.records import Given, OutputTexts, SourceRecords
+from penstock.testing.simulation.records import Given, RecordTexts, SourceRecords
 from penstock.testing.simulation.references import RESULT, References
 from penstock.testing.simulation.run import Input, Plan
 from penstock.testing.simulation.simulate import Failure, layout_of, simulate, simulate_seed
@@ -347,7 +347,7 @@ class Simulation:
         topics = dict.fromkeys(sorted({*self.records.topics, *sinks, *dynamic_topics}), partitions)
         plan = _UsersPlan(self._topology, topics, self._settings, has_one_state=False, dynamic_topics=dynamic_topics)
         plan.copies = AppCopies(plan.app.topology, plan.config)
-        references = References(plan, OutputTexts(plan.app.topology), left_out, is_of_one_task=is_of_one_task)
+        references = References(plan, RecordTexts(plan.app.topology), left_out, is_of_one_task=is_of_one_task)
         plan.judge = references.judge
         return plan, references
 

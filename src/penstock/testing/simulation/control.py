@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.engines.threads.hosting.control_server import Member
-from penstock.testing.simulation.scheduler import Process, Scheduler
+from penstock.testing.simulation.scheduler import Actor, Process, Scheduler
 
 __all__ = ["Channel", "SimulatedControlClient"]
 
 _SLOWEST_S = 0.02  # for one message
+_FOREVER_S = 1e9
 
 
 @dataclass(eq=False)
@@ -38,12 +39,15 @@ class Channel:
     is_open: bool = False
     _clients: dict[Member, SimulatedControlClient] = field(default_factory=dict)
     _cut: dict[Process, float] = field(default_factory=dict)
+    _listener: Actor | None = None
 
     def post(self, client: SimulatedControlClient, message: dict[str, Any]) -> None:
         """Send a message to the driver; those of a thread arrive in order."""
         before = max((at for at, sender, _ in self.inbox if sender is client), default=0.0)
         at_s = max(before, self.scheduler.now_s + self.scheduler.dice.random() * _SLOWEST_S)
         self.inbox.append((at_s, client, message))
+        if self._listener is not None:
+            self._listener.wakes_s = min(self._listener.wakes_s, at_s)
 
     def arrived(self) -> list[tuple[SimulatedControlClient, dict[str, Any]]]:
         """Return the messages that have arrived, and acknowledge them."""
@@ -52,10 +56,11 @@ class Channel:
         self.inbox = [each for each in self.inbox if each[0] > now]
         return [(client, message) for _, client, message in due]
 
-    def has_news(self) -> bool:
-        """Return whether a message has arrived."""
-        now = self.scheduler.now_s
-        return any(at_s <= now for at_s, _, _ in self.inbox)
+    def listen(self) -> None:
+        """Wait for the next message."""
+        self._listener = self.scheduler.current
+        first_s = min((at_s for at_s, _, _ in self.inbox), default=_FOREVER_S)
+        self.scheduler.wait(first_s - self.scheduler.now_s)
 
     def connect(self, client: SimulatedControlClient) -> bool:
         """Take the hello of a thread; return False if a later attempt has come."""

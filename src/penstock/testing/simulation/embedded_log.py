@@ -197,7 +197,7 @@ class _Fetcher:
         self.close()
 
 
-_LOOK_S = 0.02  # between two looks for records
+_LOOK_S = 0.06  # between two looks for records
 
 
 class _Producer:

@@ -29,7 +29,6 @@ class Machine:
         self.root = root / name
         self.replicas = self.root / "replicas"
         self._disk = root / f"{name}-disk"
-        self.boot_file = root / f"{name}-boot"
         self.boots = 0
         self.booted_s = 0.0
         self.clock_offset_ms = 0
@@ -69,6 +68,7 @@ class Machine:
 
     def _note_boot(self) -> None:
         self.boots += 1
+        self.boot_file = self.root.with_name(f"{self.name}-boot-{self.boots}")  # each is read once
         self.boot_file.write_text(f"{self.name}-boot-{self.boots}\n")
 
     def __fspath__(self) -> str:

@@ -17,7 +17,7 @@ from penstock.testing.simulation.run import Input
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.topology import Topology
 
-__all__ = ["Given", "OutputTexts", "SourceRecords", "described"]
+__all__ = ["Given", "RecordTexts", "SourceRecords", "described"]
 
 Given = tuple[Any, ...]  # (key, value), (key, value, timestamp) or (key, value, timestamp, headers)
 _STEP_MS = 1_000  # between two records without a timestamp
@@ -167,8 +167,8 @@ class SourceRecords:
         return set()
 
 
-class OutputTexts:
-    """Keys and values of what a topology writes, as texts.
+class RecordTexts:
+    """Keys and values of what a topology reads and writes, as texts.
 
     Args:
         topology: The topology, with the serdes of its settings.
@@ -176,6 +176,9 @@ class OutputTexts:
 
     def __init__(self, topology: Topology) -> None:
         self._serdes: dict[str, tuple[Any, Any]] = {
+            topic: (node.key_serde, node.value_serde) for node in topology.sources for topic in node.topics
+        }
+        self._serdes |= {
             node.topic: (node.key_serde, node.value_serde) for node in topology.sinks if node.topic is not None
         }
 
@@ -199,12 +202,13 @@ class OutputTexts:
             return _text(data)
 
 
-def described(record: Input, inputs: Sequence[Input]) -> str:
+def described(record: Input, inputs: Sequence[Input], texts: RecordTexts) -> str:
     """Name a record: topic, partition, offset, and what is in it."""
     before = [each for each in inputs if (each.topic, each.partition) == (record.topic, record.partition)]
     offset = next(at for at, each in enumerate(before) if each is record)
     place = f"{record.topic}:{record.partition}:{offset}"
-    return f"{place} (key {_text(record.key)}, value {_text(record.value)}, time {record.timestamp})"
+    key, value = texts.key(record.topic, record.key), texts.value(record.topic, record.value)
+    return f"{place} (key {key}, value {value}, time {record.timestamp})"
 
 
 def _text(data: bytes | None) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.testing.simulation.application import Layout
-from penstock.testing.simulation.records import OutputTexts
+from penstock.testing.simulation.records import RecordTexts
 from penstock.testing.simulation.run import Fields, Input, Outcome, Plan, Rows, Written, run
 
 __all__ = ["RESULT", "Difference", "References"]
@@ -102,7 +102,7 @@ class References:
     """
 
     def __init__(
-        self, plan: Plan, texts: OutputTexts, left_out: Collection[str] = (), *, is_of_one_task: bool = False
+        self, plan: Plan, texts: RecordTexts, left_out: Collection[str] = (), *, is_of_one_task: bool = False
     ) -> None:
         self._plan = plan
         self._left_out = left_out

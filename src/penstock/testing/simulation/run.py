@@ -245,8 +245,10 @@ class _Run:
             plan.config["penstock.data.loss"] == "continue"
             and len(self._machines) == 1
             and not layout.is_embedded
-            and not any(each.kind == "power" for each in faults)
+            # A replica that another process holds, or that was lost, does not know the offsets.
+            and not any(each.kind in ("power", "double") for each in faults)
         )
+        self._forgotten: dict[TopicPartition, int] = {}
         self._kinds: dict[str, int] = {}
         self._fed = 0
         self._applications = [
@@ -324,14 +326,18 @@ class _Run:
         brokers = self._brokers
         if self._fed < len(self._inputs) or not brokers.is_settled(self._places):
             return False
-        return all(max(brokers.newest_offset(tp), 0) >= brokers.end_of(tp) for tp in self._places)
+        return all(self._done_to(tp) >= brokers.end_of(tp) for tp in self._places)
+
+    def _done_to(self, tp: TopicPartition) -> int:
+        """Return the offset up to which all was committed, also if the coordinator has forgotten that."""
+        return max(self._brokers.newest_offset(tp), self._forgotten.get(tp, 0), 0)
 
     def _stands_at(self) -> str:
         brokers = self._brokers
         behind = [
             f"{tp.topic}-{tp.partition} at {brokers.newest_offset(tp)} of {brokers.end_of(tp)}"
             for tp in self._places
-            if max(brokers.newest_offset(tp), 0) < brokers.end_of(tp)
+            if self._done_to(tp) < brokers.end_of(tp)
         ]
         return "; ".join(behind) or "all is committed"
 
@@ -368,6 +374,7 @@ class _Run:
             known = {tp: offset for inputs in self._noted.values() for tp, offset in inputs.items()}
             if not (lost := self._brokers.forget(known)):
                 return False
+            self._forgotten |= {tp: known[tp] for tp in lost}
             places = ", ".join(f"{tp.topic}-{tp.partition}" for tp in lost)
             self._tell(fault, f"the newest offsets are lost of {places}; crashes at: {what}")
             application.crash(process)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock.base.terminal.human_numbers import counted
 from penstock.testing.simulation.application import Layout
 from penstock.testing.simulation.faults import Fault, draw
 from penstock.testing.simulation.run import Input, Outcome, Plan, run
@@ -40,9 +41,9 @@ class Failure:
         layout = self.layout
         log = "an embedded log" if layout.is_embedded else "brokers"
         head = (
-            f"seed {self.seed}: {layout.instances} x {layout.threads} threads on {layout.machines} machines, "
-            f"{layout.standbys} standbys, over {log}; "
-            f"{len(self.faults)} faults, {len(self.inputs)} records"
+            f"seed {self.seed}: {layout.instances} x {counted(layout.threads, 'thread')} on "
+            f"{counted(layout.machines, 'machine')}, {counted(layout.standbys, 'standby task')}, over {log}; "
+            f"{counted(len(self.faults), 'fault')}, {counted(len(self.inputs), 'record')}"
         )
         lines = [
             head,

@@ -22,7 +22,7 @@ from penstock.errors import PenstockError
 from penstock.runtime.local_task import LocalTask, TaskRows
 from penstock.runtime.rows import RawRecord
 from penstock.serde.base import BaseSerde
-from penstock.testing.simulation.records import OutputTexts, described
+from penstock.testing.simulation.records import RecordTexts, described
 from penstock.testing.simulation.run import Input
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.nodes import ProcessorNode, SinkNode
@@ -95,7 +95,7 @@ class UndisturbedRuns:
         self._config = config
         self._inputs = inputs
         traced = _traced(self._topology)
-        self._texts = OutputTexts(traced)
+        self._texts = RecordTexts(traced)
         self._copies = AppCopies(traced, config)
         self.held: list[str] = []
 
@@ -338,7 +338,7 @@ class UndisturbedRuns:
         same = next((each for each in self._inputs if each is cause), None)
         if same is None:  # of a later round: the record that it repeats
             same = next(each for each in self._inputs if replace(cause, timestamp=each.timestamp) == each)
-        return described(same, self._inputs)
+        return described(same, self._inputs, self._texts)
 
     @cached_property
     def _store_topics(self) -> Mapping[str, str]:
