@@ -15,10 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.clock import unix_ms
+from penstock.console.app_view import BatchLine
 from penstock.console.applications import Applications, OwnApplication
-from penstock.console.batch_line import BatchLine
-from penstock.console.documents import HISTORY, NOW, read_facts, write_facts
-from penstock.console.recorder import Recorder, Watched
+from penstock.console.recorder import HISTORY, NOW, Recorder, Watched, read_facts, write_facts
 from penstock.console.topology_drawing import drawing_of
 from penstock.console.web.site import Permissions, Site
 from penstock.engines.lags import beginnings_of, ends_of, time_at

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from penstock import Consumed, Grouped, Produced, StreamsBuilder, Topology
-from penstock.cli.servers.connect_source import ConnectorsOfWorker
-from penstock.cli.servers.sql_source import SqlServerClient
+from penstock.cli.servers.console_sources import ConnectorsOfWorker, SqlServerClient
 from penstock.connect.client import ConnectClient
 from penstock.log.base import TopicPartition
 from penstock.sql.server import SqlService, server

@@ -11,8 +11,8 @@ from penstock.base.jars import java_command, kafka_java_options
 from penstock.connect.mirror import Checkpoint, Heartbeat, OffsetSync
 from penstock.connect.mirror.maker import Mirror
 from penstock.log import Producer, TopicPartition, open_log
-from penstock.tools.broker.guard import guard
 from penstock.tools.broker.java_worker import worker_jars
+from penstock.tools.broker.process import guard
 
 pytestmark = [
     pytest.mark.whole,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.sql.statements import run_statements
+from penstock.cli.sql.render import run_statements
 from penstock.errors import PenstockError
 from penstock.sql.session import SqlSession
 

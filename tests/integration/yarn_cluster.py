@@ -13,7 +13,7 @@ import pyspark
 
 from eventually import eventually
 from penstock.base.jars import fetch_jars, java_command
-from penstock.tools.broker.guard import guard
+from penstock.tools.broker.process import guard
 
 VERSION = "3.5.0"  # of the Hadoop that PySpark brings
 JARS = (

@@ -15,7 +15,7 @@ import psutil
 import pyspark
 
 from penstock.tools.broker.broker_settings import free_port
-from penstock.tools.broker.guard import guard
+from penstock.tools.broker.process import guard
 
 MASTER = "127.0.0.1"
 HOSTS = ("127.0.0.2", "127.0.0.3")  # Linux has all of 127.0.0.0/8

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.log_format import logged
-from penstock.cli.options import CommandConfig, read_command_config
+from penstock.cli.options import CommandConfig, logged, read_command_config
 
 __all__ = ["app"]
 

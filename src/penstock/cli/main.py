@@ -14,15 +14,13 @@ import typer
 
 from penstock.base.version import __version__
 from penstock.cli import demo, doctor, sql
-from penstock.cli.application import convert as app_convert
 from penstock.cli.application import metrics, query, state
-from penstock.cli.application import plan as app_plan
-from penstock.cli.application import reset as app_reset
 from penstock.cli.application import run as apps
+from penstock.cli.application.app import app as app_commands
+from penstock.cli.application.app import register_convert, register_plan
 from penstock.cli.connect.mirror import mirror
-from penstock.cli.log_format import logged
 from penstock.cli.logs import datagen, groups, topics
-from penstock.cli.options import Json
+from penstock.cli.options import Json, logged
 from penstock.cli.output import console, print_error, print_json
 from penstock.cli.servers import broker, registry
 from penstock.cli.servers.ui import ui
@@ -79,9 +77,9 @@ def version(*, as_json: Json = False) -> None:
 apps.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
-app_plan.register(app_reset.app)
-app_convert.register(app_reset.app)
-app.add_typer(app_reset.app, name="app")
+register_plan(app_commands)
+register_convert(app_commands)
+app.add_typer(app_commands, name="app")
 app.add_typer(query.app, name="query")
 app.add_typer(metrics.app, name="metrics")
 app.add_typer(state.app, name="state")

@@ -1,33 +1,69 @@
-"""Options shared by several commands."""
+"""Options of several commands, alone and in groups that a command takes as one value.
+
+Typer has one parameter per option, so all commands for a log would repeat the same ones. `grouped` expands a parameter
+that is a dataclass of options into its fields, and passes the dataclass to the command.
+"""
 
 from __future__ import annotations
 
+import enum
+import inspect
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
+from penstock.base.log_lines import FORMAT, start_json_lines, writes_json
 from penstock.base.secrets import is_secret, shown
 from penstock.cli.output import console
 from penstock.errors import ConfigError, LogError
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
+    from penstock.topology.topology import Topology
 
 __all__ = [
+    "AppOptions",
     "Bootstrap",
     "CommandConfig",
     "ConfigFile",
     "ConfigPairs",
+    "DefaultCommandGroup",
     "Json",
+    "LogOptions",
     "Target",
+    "grouped",
     "instant_ms",
+    "logged",
     "open_log_at",
     "read_command_config",
     "read_config",
+    "start_text_lines",
 ]
+
+
+class DefaultCommandGroup(TyperGroup):
+    """A group whose words go to its default command if the first of them does not name a command.
+
+    Attributes:
+        default: The name of that command.
+        runs_without_words: Without any word it runs too; else the help is shown.
+    """
+
+    default: ClassVar[str]
+    runs_without_words: ClassVar[bool] = True
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the default command first if none is named."""
+        is_named = args[0] in (*self.commands, "-h", "--help") if args else not self.runs_without_words
+        rest: list[str] = super().parse_args(ctx, args if is_named else [self.default, *args])
+        return rest
+
 
 _OF_NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
@@ -179,3 +215,140 @@ def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{name}"] = item
     return flat
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """A topic log, and the settings of its clients."""
+
+    bootstrap: Bootstrap = "penstock.db"
+    command_config: CommandConfig = None
+
+    def open(self, *, create: bool = False) -> TopicLog:
+        """Open the log; raises LogError if it is a file that does not exist, unless it may be created."""
+        return open_log_at(self.bootstrap, create=create, settings=read_command_config(self.command_config))
+
+
+@dataclass(frozen=True, slots=True)
+class AppOptions:
+    """A topology, and its settings: of its application or module, of files, of the command line; the last one wins."""
+
+    target: Target
+    bootstrap: Bootstrap = ""
+    command_config: CommandConfig = None
+    config: ConfigPairs = field(default_factory=list)
+    config_file: ConfigFile = None
+
+    def load(self) -> tuple[Topology, dict[str, Any]]:
+        """Load the topology and its settings."""
+        from penstock.cli.loader import load_topology
+
+        topology, own = load_topology(self.target)
+        settings = {**own, **self.given()}
+        if self.bootstrap:
+            settings["bootstrap.servers"] = self.bootstrap
+        return topology, settings
+
+    def given(self) -> dict[str, Any]:
+        """Return the settings that the command was given, without those of the topology's module."""
+        return {**read_command_config(self.command_config), **read_config(self.config, self.config_file)}
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a command: each parameter that is a dataclass of options is expanded into its fields.
+
+    >>> @grouped
+    ... def show(topic: str, *, log: LogOptions) -> None:
+    ...     print(topic, log.bootstrap)
+    >>> list(inspect.signature(show).parameters)
+    ['topic', 'bootstrap', 'command_config']
+    >>> show(topic="orders", bootstrap="localhost:9092", command_config=None)
+    orders localhost:9092
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        if parameter.name in groups:
+            parameters += _options_of(groups[parameter.name])
+        else:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(parameter.replace(annotation=hints[parameter.name], kind=kind))
+
+    def run(**arguments: Any) -> None:
+        for name, group in groups.items():
+            arguments[name] = group(**{each.name: arguments.pop(each.name) for each in fields(group)})
+        command(**arguments)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__module__, run.__qualname__ = command.__module__, command.__qualname__
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def _options_of(group: Any) -> Sequence[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            each.name, inspect.Parameter.KEYWORD_ONLY, annotation=hints[each.name], default=_default(each)
+        )
+        for each in fields(group)
+    ]
+
+
+def _default(each: Field[Any]) -> Any:
+    if each.default_factory is not MISSING:
+        return each.default_factory()
+    return inspect.Parameter.empty if each.default is MISSING else each.default
+
+
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class LogFormat(enum.StrEnum):
+    """The formats of a log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+_Option = Annotated[
+    LogFormat,
+    typer.Option(
+        "--log-format", envvar=FORMAT,
+        help="The log on the error stream: text, or a JSON object a line with application, task and batch.",
+    ),
+]  # fmt: skip
+
+
+def logged(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a command: it gets the option ``--log-format``.
+
+    >>> @logged
+    ... def run(topic: str) -> None:
+    ...     print(topic)
+    >>> list(inspect.signature(run).parameters)
+    ['topic', 'log_format']
+    """
+
+    def run(**arguments: Any) -> None:
+        if arguments.pop("log_format", LogFormat.TEXT) is LogFormat.JSON:
+            start_json_lines()
+        command(**arguments)
+
+    signature = inspect.signature(command, eval_str=True)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    option = inspect.Parameter("log_format", kind, default=LogFormat.TEXT, annotation=_Option)
+    parameters = [*(each.replace(kind=kind) for each in signature.parameters.values()), option]
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__module__, run.__qualname__ = command.__module__, command.__qualname__
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def start_text_lines(level: int) -> None:
+    """Write the log as text from a level on, unless it is written as JSON."""
+    if not writes_json():
+        logging.basicConfig(level=level, format=_TEXT)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.clock import unix_ms
 from penstock.base.log_lines import own_logger
-from penstock.console.documents import NOW, read_facts
 from penstock.console.producing import TextProducer
+from penstock.console.recorder import NOW, read_facts
 from penstock.errors import ConfigError, InvalidStateError, LogError
 from penstock.log.formats import format_of
 from penstock.log.groups.admin import GroupAdmin

@@ -1,22 +1,149 @@
-"""An application as the pages show it: figures that are derived from the recorder's document."""
+"""An application as the pages show it: lines of batches, figures, and where to look first."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from penstock.base.clock import unix_ms
-from penstock.console.batch_line import UNKNOWN, BatchLine
 from penstock.console.error_groups import ErrorGroup
 from penstock.console.trend import Trend, trend_of
-from penstock.metrics.batches import busy_seconds
+from penstock.metrics.batches import BatchRecord, busy_seconds, times_the_median
 from penstock.state.restores.restore import Restore
 
-__all__ = ["DIED", "ENDED", "PartitionBehind", "Picture", "ThreadTime"]
+__all__ = [
+    "DIED",
+    "ENDED",
+    "STEPS",
+    "UNKNOWN",
+    "BatchLine",
+    "Minute",
+    "Picture",
+    "findings_of",
+    "sentence_of",
+    "step_of",
+]
+
+UNKNOWN = -1
+# Names of the shown steps, and the steps of task reports that they sum up.
+STEPS: dict[str, tuple[str, ...]] = {
+    "read": ("state", "read", "poll"),
+    "process": ("process",),
+    "publish": ("publish", "changelog", "replicas"),
+    "write": ("write", "send", "commit"),
+}
+_OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLine:
+    """The figures of one batch, or of what stream threads did between two looks.
+
+    Attributes:
+        number: Its number.
+        end_ms: When it ended.
+        seconds: The time that it took.
+        records_in: Records read from source topics.
+        records_out: Records written to sink topics.
+        dropped: Dropped records.
+        lag: Records that wait in all partitions; -1 while unknown.
+        skew: The time of its slowest task over that of the median task of the same sub-topology; 1 for none.
+        segment_bytes: Bytes of state written.
+        steps: Seconds of its tasks by step.
+    """
+
+    number: int
+    end_ms: int
+    seconds: float
+    records_in: int
+    records_out: int
+    dropped: int
+    lag: int
+    skew: float
+    segment_bytes: int
+    steps: Mapping[str, float]
+
+    @classmethod
+    def of_record(cls, batch: BatchRecord) -> Self:
+        """Return the line of a batch."""
+        steps: dict[str, float] = {}
+        for name, seconds in batch.steps.items():
+            steps[step_of(name)] = round(steps.get(step_of(name), 0.0) + seconds, 4)
+        return cls(
+            batch.number,
+            batch.ended_ms,
+            round(batch.seconds, 4),
+            batch.records_in,
+            batch.records_out,
+            batch.dropped,
+            batch.waiting,
+            round(batch.skew, 2),
+            batch.segment_bytes,
+            steps,
+        )
+
+    def record(self) -> BatchRecord:
+        """Return what the line knows of its batch."""
+        done = (self.records_in, self.records_out, self.dropped)
+        record = BatchRecord(self.number, self.end_ms, self.seconds, *done, dict(self.steps), skew=self.skew)
+        return replace(record, segment_bytes=self.segment_bytes, waiting=self.lag)
+
+    def row(self) -> list[Any]:
+        """Return it for JSON."""
+        return [
+            self.number, self.end_ms, self.seconds, self.records_in, self.records_out, self.dropped, self.lag,
+            self.skew, self.segment_bytes, dict(self.steps),
+        ]  # fmt: skip
+
+    @classmethod
+    def of_row(cls, row: Sequence[Any]) -> Self:
+        """Return what `row` has written."""
+        return cls(*row)
+
+
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """The sums of the batches of one minute, for the history of a day."""
+
+    start_ms: int
+    batches: int = 0
+    seconds: float = 0.0
+    records_in: int = 0
+    records_out: int = 0
+    dropped: int = 0
+    lag: int = UNKNOWN
+
+    def plus(self, line: BatchLine) -> Minute:
+        """Return the sums with one more batch; the lag is that of the newest one."""
+        return Minute(
+            self.start_ms,
+            self.batches + 1,
+            round(self.seconds + line.seconds, 3),
+            self.records_in + line.records_in,
+            self.records_out + line.records_out,
+            self.dropped + line.dropped,
+            self.lag if line.lag == UNKNOWN else line.lag,
+        )
+
+    def row(self) -> list[Any]:
+        """Return it for JSON."""
+        return [
+            self.start_ms, self.batches, self.seconds, self.records_in, self.records_out, self.dropped, self.lag,
+        ]  # fmt: skip
+
+
+def step_of(name: str) -> str:
+    """Return the shown step that a step of a task report belongs to.
+
+    >>> step_of("changelog"), step_of("process"), step_of("a new one")
+    ('publish', 'process', 'other')
+    """
+    return next((shown for shown, names in STEPS.items() if name in names), _OTHER)
+
 
 DIED = "DIED"
 """The state of an application whose process is gone without having ended it; Kafka has no name for it."""
@@ -282,3 +409,101 @@ class Picture:
         kept = self.get("tasks", [])
         batches = [each for each in kept if number is None or each["batch"] == number]
         return batches[-1] if batches else None
+
+
+_MOST = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A thing to look at.
+
+    Attributes:
+        kind: "task", "node", "partition", "store".
+        name: Its name.
+        share: How much of the whole it is, from 0 to 1.
+        said: What about it, in words.
+    """
+
+    kind: str
+    name: str
+    share: float
+    said: str
+
+
+def findings_of(picture: Picture) -> list[Finding]:
+    """Return the first things to look at, the largest share first.
+
+    >>> findings_of(Picture({"nodes": {"A": [10, 10, 3.0], "B": [10, 10, 1.0]}}))[0]
+    Finding(kind='node', name='A', share=0.75, said='75 % of the processing time')
+    """
+    findings = [*_tasks(picture)[:2], *_nodes(picture)[:2], *_partitions(picture)[:2]]
+    findings += _stores(picture)[: max(1, _MOST - len(findings))]
+    return sorted(findings, key=lambda each: -each.share)[:_MOST]
+
+
+def sentence_of(picture: Picture) -> str:
+    """Say in one sentence whether the lag grows, and what takes the time; empty if all is well.
+
+    >>> sampled = [[1000 * n, 100 + 60 * n] for n in range(30)]
+    >>> facts = {"state": "RUNNING", "written_ms": 2**60, "lags": sampled, "nodes": {"PARSE": [10, 10, 3.0]}}
+    >>> sentence_of(Picture(facts))
+    'The lag grows by 60 records a second: PARSE takes 100 % of the processing time.'
+    """
+    if not picture.is_live or picture.trend.word != "grows":
+        return ""
+    said = f"The lag grows by {picture.trend.per_second:,.0f} records a second"
+    if under_way := picture.get("long_steps"):
+        return f"{said}: {under_way[0]['what']}."
+    node, share = max(picture.shares.items(), key=lambda item: item[1], default=("", 0.0))
+    return f"{said}: {node} takes {share * 100:.0f} % of the processing time." if node else f"{said}."
+
+
+def _tasks(picture: Picture) -> list[Finding]:
+    batch, line = picture.batch(), picture.newest
+    if batch is None or line is None or len(batch["tasks"]) < 2:
+        return []
+    seconds = {task["task"]: busy_seconds(task) for task in batch["tasks"]}
+    ratios = dict(zip(seconds, times_the_median(list(seconds.values())), strict=True))
+    whole = max(line.seconds, *seconds.values()) or 1e-9
+    of = "the threads' time" if picture.is_continuous else "the batch"
+    return [
+        Finding(
+            "task",
+            name,
+            min(each / whole, 1.0),
+            f"{each / whole * 100:.0f} % of {of}, {ratios[name]:.1f} times the median",
+        )
+        for name, each in sorted(seconds.items(), key=lambda item: -item[1])
+        if each > 0
+    ]
+
+
+def _nodes(picture: Picture) -> list[Finding]:
+    ranked = sorted(picture.shares.items(), key=lambda item: -item[1])
+    return [Finding("node", name, share, f"{share * 100:.0f} % of the processing time") for name, share in ranked]
+
+
+def _partitions(picture: Picture) -> list[Finding]:
+    total = picture.lag or 0
+    ranked = sorted((each for each in picture.partitions if each.lag), key=lambda each: -each.lag)
+    return [
+        Finding(
+            "partition",
+            each.name,
+            each.lag / total,
+            f"{each.lag:,} records wait" + ("" if each.seconds is None else f", {each.seconds:,.0f} s behind"),
+        )
+        for each in ranked
+    ]
+
+
+def _stores(picture: Picture) -> list[Finding]:
+    rows = picture.store_rows
+    total = sum(rows.values())
+    ranked = sorted(rows.items(), key=lambda item: -item[1])
+    return [
+        Finding("store", name, 0.0, f"{count:,} rows, {count / total * 100:.0f} % of all")
+        for name, count in ranked
+        if count
+    ]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.config import StreamsConfig
 from penstock.console.alerts import alerts_of
 from penstock.console.app_view import DIED, ENDED, Picture
-from penstock.console.documents import HISTORY, NOW, TOPOLOGY, changed_ms, read_facts
+from penstock.console.recorder import HISTORY, NOW, TOPOLOGY, changed_ms, read_facts
 from penstock.engines.application.locations import Locations
 from penstock.errors import ConfigError, PenstockError
 from penstock.log.lease_holders import is_fresh

@@ -10,8 +10,7 @@ from penstock.console.app_view import Picture
 from penstock.console.applications import Application, OwnApplication
 from penstock.console.exposure import Exposure
 from penstock.errors import InvalidStateError, PenstockError, StateError
-from penstock.query.http.answers import Paging
-from penstock.query.http.codec import Encoding
+from penstock.query.http.answers import Encoding, Paging
 from penstock.query.http.service import QueryService
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import Any
 
 from penstock.base.json_depth import MOST_DEPTH, depth_of
 from penstock.base.terminal.human_numbers import with_article
-from penstock.console.filter_syntax import Path, parse_path
+from penstock.console.filtering import Path, parse_path
 from penstock.console.sources import ConnectorState
 from penstock.errors import ConfigError, PenstockError, ProcessingError, SerializationError
 from penstock.serde.plain import plain, text_of

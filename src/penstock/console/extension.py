@@ -17,7 +17,7 @@ from penstock.errors import EnvironmentProblemError
 from penstock.state.documents import local_directory
 
 if TYPE_CHECKING:
-    from penstock.console.web.embedded import EmbeddedConsole
+    from penstock.console.web.server import EmbeddedConsole
     from penstock.engines.running import Run
     from penstock.engines.spark.progress import BatchProgress
     from penstock.errors import PenstockError
@@ -84,7 +84,7 @@ class ConsoleExtension(ApplicationExtension):
         except EnvironmentProblemError as error:
             _log.info("%s; %s", error.message, error.hint)
             return None
-        from penstock.console.web.embedded import EmbeddedConsole
+        from penstock.console.web.server import EmbeddedConsole
 
         queries, stop = self.application.queries, self.application.stop
         self._console = EmbeddedConsole(OwnApplication(config["application.id"], self._recorder, queries, stop), config)

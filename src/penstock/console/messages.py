@@ -1,4 +1,4 @@
-"""Messages of a topic, a bounded part at a time, with how far it has been searched."""
+"""Messages of a topic, decoded, a bounded part at a time, with how far it has been searched."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.escapes import json_text, visible
-from penstock.console.decoding import serdes_of
 from penstock.console.exposure import LETTER_HEADERS, Exposure
-from penstock.console.filtering import Selection
+from penstock.console.filtering import Columns, Selection
 from penstock.console.limits import (
     CELL_CHARACTERS,
     HEADERS,
@@ -22,10 +21,11 @@ from penstock.console.limits import (
     piece_from,
     reading,
 )
-from penstock.console.prefilter import Columns
 from penstock.console.producing import encode_text
 from penstock.errors import ConfigError
 from penstock.log.base import TopicPartition
+from penstock.log.formats import format_of
+from penstock.serde import Serdes
 from penstock.serde.partitioner import partition_for
 
 if TYPE_CHECKING:
@@ -40,7 +40,29 @@ __all__ = [
     "original_of",
     "read_messages",
     "record_at",
+    "serdes_of",
 ]
+
+_TEXT = "string"
+
+
+def serdes_of(log: TopicLog, topic: str, key_format: str | None, value_format: str | None) -> tuple[Any, Any]:
+    """Return the named serdes; by default those stored by the application that writes the topic, else text.
+
+    Raises:
+        ConfigError: There is no serde of a name.
+    """
+    noted = None if key_format and value_format else format_of(log, topic)
+    registry = noted.registry if noted else ""
+
+    def serde(name: str) -> Any:
+        if registry and name in ("avro", "json_schema"):
+            return (Serdes.avro if name == "avro" else Serdes.json_schema)(registry=registry)
+        return Serdes.of(name)
+
+    names = (key_format or (noted.key if noted else _TEXT), value_format or (noted.value if noted else _TEXT))
+    return serde(names[0]), serde(names[1])
+
 
 _CHUNK = 2_000
 _MOST_CHUNK = 50_000  # of a search that finds little

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from penstock.console.batch_line import UNKNOWN, BatchLine
+from penstock.console.app_view import UNKNOWN, BatchLine
 from penstock.metrics import MetricName, MetricRegistry, RecordingLevel, snapshot
-from penstock.metrics.store_definitions import OWN
+from penstock.metrics.definitions import OWN
 
 __all__ = ["recorded_metrics"]
 
@@ -24,7 +24,7 @@ def recorded_metrics(document: Mapping[str, Any], matching: str = "") -> dict[st
     """Return the metrics in what an application has recorded, in the form of `KafkaStreams.exported_metrics`.
 
     Args:
-        document: What the application has recorded, see `penstock.console.documents`.
+        document: What the application has recorded, see `penstock.console.recorder`.
         matching: A regular expression that ``<group>:<name>`` must contain; empty: all.
 
     Raises:

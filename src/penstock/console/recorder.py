@@ -1,12 +1,13 @@
-"""The recorder of a running application: what it does, in memory for its own console and in its checkpoint for others.
+"""The recorder of a running application: what it does, its totals, its history, and their documents.
 
 The batches are those of the application's metrics, which have them in memory: a batch pays nothing more. A thread adds
 them up, takes over how far the application is behind, judges the alerts, and writes the documents of
-`penstock.console.documents`.
+`penstock.console.recorder`.
 """
 
 from __future__ import annotations
 
+import json
 import queue
 import threading
 import time
@@ -18,27 +19,256 @@ from typing import TYPE_CHECKING, Any, Self
 
 from penstock.base.clock import unix_ms
 from penstock.base.log_lines import own_logger
-from penstock.console.alert_log import AlertLog
-from penstock.console.alerts import alerts_of
-from penstock.console.app_history import Past
-from penstock.console.app_view import Picture
-from penstock.console.batch_line import BatchLine, Minute
-from penstock.console.documents import HISTORY, NOW, TOPOLOGY, read_facts, write_facts
+from penstock.console.alerts import AlertLog, alerts_of
+from penstock.console.app_view import BatchLine, Minute, Picture
 from penstock.console.error_groups import ErrorGroups
 from penstock.console.exposure import EVERYTHING, Exposure, facts_of, place_of
-from penstock.console.totals import Totals
 from penstock.engines.batch_records import batch_record
+from penstock.engines.spark.progress import BatchProgress, counted_by
 from penstock.errors import PenstockError
 from penstock.log.processes import may_run
 from penstock.metrics import BatchHistory, BatchRecord
-from penstock.state.documents import local_directory
+from penstock.metrics.task_counts import OTHER_REASONS
+from penstock.runtime.global_stores import GLOBAL_TASK
+from penstock.state.documents import document_time_ms, local_directory, read_document, replace_document
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.engines.spark.progress import BatchProgress
     from penstock.metrics import PartitionLag
 
-__all__ = ["Recorder", "Watched"]
+__all__ = ["HISTORY", "NOW", "TOPOLOGY", "Past", "Recorder", "Watched", "changed_ms", "read_facts", "write_facts"]
+
+NOW = "console/now.json"
+HISTORY = "console/history.json"
+TOPOLOGY = "console/topology.json"
+FORMAT = 1
+_MOST_CHARACTERS = 16 << 20  # whoever may write to the checkpoint may have written it
+
+
+def write_facts(checkpoint: str, name: str, facts: Mapping[str, Any]) -> None:
+    """Replace a document. A local one is not waited for to reach the disk: after a power cut it may be missing."""
+    replace_document(checkpoint, name, json.dumps({"format": FORMAT, **facts}, separators=(",", ":")))
+
+
+def read_facts(checkpoint: str, name: str) -> dict[str, Any] | None:
+    """Return a document; None if there is none that this version can read."""
+    with suppress(PenstockError, OSError, ValueError, RecursionError):
+        text = read_document(checkpoint, name)
+        if text is not None and len(text) <= _MOST_CHARACTERS:
+            document = json.loads(text)
+            if isinstance(document, dict) and document.get("format") == FORMAT:
+                return document
+    return None
+
+
+def changed_ms(checkpoint: str, name: str) -> int | None:
+    """Return when a document was last written; None if there is none."""
+    with suppress(PenstockError, OSError):
+        return document_time_ms(checkpoint, name)
+    return None
+
+
+_RECENT_MS = 10_000
+_MOST_REASONS = 200
+_MOST_REASON_CHARACTERS = 300
+
+Amounts = dict[str, list[float]]
+
+
+class Totals:
+    """Sums over batches. Amounts of a node: rows in, rows out, seconds.
+
+    Attributes:
+        sums: Batches, records in and out, dropped records, since the start.
+        nodes: The amounts of each node since the start.
+        topics: Records and bytes that each node has written to or read from each topic, by ``node topic``.
+        stores: Rows of each store by task.
+        reasons: Node and reason -> count, the times of the first and of the newest drop.
+        positions: The offset of the next record, by ``topic-partition``.
+        lost: Offsets that retention removed before they were read, by ``topic-partition``.
+        stream_time_ms: The largest timestamp seen; -1 for none.
+    """
+
+    def __init__(self) -> None:
+        self.sums = {"batches": 0, "records_in": 0, "records_out": 0, "dropped": 0}
+        self.nodes: Amounts = {}
+        self.topics: Amounts = {}
+        self.stores: dict[str, dict[str, int]] = {}
+        self.reasons: dict[tuple[str, str], list[int]] = {}
+        self.positions: dict[str, int] = {}
+        self.lost: dict[str, int] = {}
+        self.stream_time_ms = -1
+        self._recent: deque[tuple[int, Amounts, Mapping[str, int]]] = deque()
+        self._began_ms: int | None = None
+
+    def add(self, progress: BatchProgress, now_ms: int) -> None:
+        """Add a batch that ended now."""
+        done = (1, progress.records_in, progress.records_out, progress.dropped)
+        self.sums = {name: total + more for (name, total), more in zip(self.sums.items(), done, strict=True)}
+        self.stream_time_ms = max(self.stream_time_ms, progress.stream_time_ms)
+        nodes: Amounts = {}
+        for task in progress.tasks:
+            self.positions |= task.get("ends", {})
+            for counts in counted_by(task):
+                self._counts(counts, nodes, now_ms)
+            for store, rows in task.get("entries", {}).items():
+                self.stores.setdefault(store, {})[task["task"]] = rows
+            for store, rows in task.get("global", {}).get("entries", {}).items():
+                self.stores[store] = {GLOBAL_TASK: rows}
+        for name, offsets in progress.lost.items():
+            self.lost[name] = self.lost.get(name, 0) + offsets
+        for node, amounts in nodes.items():
+            _add(self.nodes, node, amounts)
+        span = {"in": progress.records_in, "out": progress.records_out}
+        self._recent.append((now_ms, nodes, span))
+        if self._began_ms is None:
+            self._began_ms = now_ms - int(progress.seconds * 1000)
+
+    def _counts(self, counts: Mapping[str, Any], nodes: Amounts, now_ms: int) -> None:
+        """Add what a task has counted; the amounts of its nodes to those of the batch."""
+        for node, rows in counts.get("read", {}).items():
+            _add(nodes, node, [rows, rows, 0.0])
+        for node, amounts in counts.get("nodes", {}).items():
+            _add(nodes, node, amounts)
+        for node, topic, records, size in counts.get("produced", ()):
+            _add(nodes, node, [records, records, 0.0])
+            _add(self.topics, f"{node} {topic}", [records, size])
+        for node, topic, records, size in counts.get("consumed", ()):
+            _add(self.topics, f"{node} {topic}", [records, size])
+        for node, reason, count in counts.get("reasons", ()):
+            key = (node, str(reason)[:_MOST_REASON_CHARACTERS])
+            if key not in self.reasons and len(self.reasons) >= _MOST_REASONS:
+                key = (node, OTHER_REASONS)
+            count_and_times = self.reasons.setdefault(key, [0, now_ms, now_ms])
+            count_and_times[0] += count
+            count_and_times[2] = now_ms
+
+    def rates(self, now_ms: int) -> dict[str, Any]:
+        """Return rows a second of each node, and records a second in and out, over the last ten seconds."""
+        while self._recent and self._recent[0][0] <= now_ms - _RECENT_MS:
+            self._recent.popleft()
+        began = now_ms if self._began_ms is None else self._began_ms
+        seconds = min(_RECENT_MS, max(now_ms - began, 1000)) / 1000
+        nodes: Amounts = {}
+        sums = {"in": 0, "out": 0}
+        for _, amounts, span in self._recent:
+            sums = {side: total + span[side] for side, total in sums.items()}
+            for node, each in amounts.items():
+                _add(nodes, node, each)
+        rates = {node: [round(value / seconds, 4) for value in each] for node, each in nodes.items()}
+        return {"in": round(sums["in"] / seconds, 2), "out": round(sums["out"] / seconds, 2), "nodes": rates}
+
+    def document(self, now_ms: int) -> dict[str, Any]:
+        """Return all of it for JSON."""
+        return {
+            "sums": self.sums,
+            "rates": self.rates(now_ms),
+            "nodes": {name: [round(value, 4) for value in each] for name, each in self.nodes.items()},
+            "topics": self.topics,
+            "stores": self.stores,
+            "reasons": [[*key, *counts] for key, counts in self.reasons.items()],
+            "positions": self.positions,
+            "lost": self.lost,
+            "stream_time_ms": self.stream_time_ms,
+        }
+
+
+def _add(amounts: Amounts, name: str, more: Any) -> None:
+    before = amounts.get(name)
+    amounts[name] = list(more) if before is None else [a + b for a, b in zip(before, more, strict=True)]
+
+
+_HISTORY_SAMPLE_MS = 300_000
+_HISTORY_SAMPLES = 13  # an hour
+_HOUR_MS = 3_600_000
+_MOST = 200  # restarts, kinds of errors
+_MOST_KIND_CHARACTERS = 200
+LOST_PROCESS = "a process that ran tasks was lost"
+LOST_APPLICATION = "the application's own process was killed or lost"
+
+Rows = dict[str, tuple[int, int]]  # store -> the number of its tasks, their rows
+
+
+class Past:
+    """The long memory behind alerts; the checkpoint keeps it.
+
+    >>> past = Past()
+    >>> for minute in range(0, 61, 5):
+    ...     past.look({"counts": {"0_0": 1000 + minute}}, 0, minute * 60_000)
+    >>> past.document()["growth"]
+    [['counts', 1000, 1060]]
+    """
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[int, Rows]] = deque(maxlen=_HISTORY_SAMPLES)
+        self._rows: Rows = {}
+        self._restarts: deque[tuple[int, str]] = deque(maxlen=_MOST)
+        self._counted = 0
+        self._errors: dict[tuple[str, str], list[int]] = {}
+
+    def look(self, stores: Mapping[str, Mapping[str, int]], restarts: int, now_ms: int) -> None:
+        """Note the rows of each store by task, and how often the application has begun again since its start."""
+        self._rows = {store: (len(tasks), sum(tasks.values())) for store, tasks in stores.items()}
+        if self._rows and (not self._samples or now_ms - self._samples[-1][0] >= _HISTORY_SAMPLE_MS):
+            self._samples.append((now_ms, self._rows))
+        for _ in range(min(restarts - self._counted, _MOST)):
+            self._restarts.append((now_ms, LOST_PROCESS))
+        self._counted = restarts
+
+    def add(self, progress: BatchProgress, now_ms: int) -> None:
+        """Note the errors of a batch that handlers have let pass."""
+        for counts in (each for task in progress.tasks for each in counted_by(task)):
+            for node, kind, _, count in counts.get("errors", ()):
+                self._fail(node, kind, count, now_ms)
+
+    def ended_without_a_word(self, now_ms: int) -> None:
+        """Note that the application's last process is gone, and had not stopped."""
+        self._restarts.append((now_ms, LOST_APPLICATION))
+
+    def document(self) -> dict[str, Any]:
+        """Return what alerts look at, for JSON: stores with rows an hour ago and now, restarts, kinds of errors."""
+        return {
+            "growth": self._growth(),
+            "restarts": [list(each) for each in self._restarts],
+            "error_kinds": [[*key, *numbers] for key, numbers in self._errors.items()],
+        }
+
+    def kept(self) -> dict[str, Any]:
+        """Return all of it for the checkpoint."""
+        samples = [[at, {store: list(each) for store, each in rows.items()}] for at, rows in self._samples]
+        return {**self.document(), "samples": samples}
+
+    def recall(self, kept: Mapping[str, Any]) -> None:
+        """Go on with what `kept` has returned; what another version or hand has written is left out."""
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
+            samples = [
+                (int(at), {str(n): (int(t), int(r)) for n, (t, r) in rows.items()}) for at, rows in kept["samples"]
+            ]
+            restarts = [(int(at), str(why)) for at, why in kept["restarts"]]
+            errors = {(str(n), str(kind)): [int(each) for each in numbers] for n, kind, *numbers in kept["error_kinds"]}
+            self._samples.extend(samples)
+            self._restarts.extend(restarts)
+            self._errors.update(errors)
+
+    def _fail(self, node: str, kind: str, count: int, now_ms: int) -> None:
+        key = (node[:_MOST_KIND_CHARACTERS], kind[:_MOST_KIND_CHARACTERS])
+        if key in self._errors or len(self._errors) < _MOST:
+            count_and_times = self._errors.setdefault(key, [0, now_ms, now_ms])
+            count_and_times[0] += count
+            count_and_times[2] = now_ms
+
+    def _growth(self) -> list[list[Any]]:
+        """Return the stores that have only grown for an hour: no window has closed, no task has come or gone."""
+        if not self._samples or self._samples[-1][0] - self._samples[0][0] < _HOUR_MS:
+            return []
+        growing = []
+        for store, now in self._rows.items():
+            past = [rows[store] for _, rows in self._samples if store in rows]
+            rows = [each[1] for each in (*past, now)]
+            if len(past) == len(self._samples) and {each[0] for each in past} == {now[0]} and rows == sorted(rows):
+                growing.append([store, rows[0], rows[-1]])
+        return growing
+
 
 _log = own_logger(__name__)
 _RUNS = ("RUNNING", "REBALANCING")

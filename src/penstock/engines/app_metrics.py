@@ -19,19 +19,18 @@ from penstock.engines.lags import beginnings_of, ends_of, positions_at_start, ti
 from penstock.log.client_counts import CLOSED_TASKS, counted
 from penstock.metrics import BatchHistory, BatchRecord, MetricName, MetricRegistry, PartitionLag, snapshot
 from penstock.metrics.client_metrics import ClientMetrics
+from penstock.metrics.definitions import THREAD
 from penstock.metrics.lag import LagWatch
-from penstock.metrics.lag_metrics import LagMetrics
-from penstock.metrics.loop_metrics import LoopMetrics
+from penstock.metrics.loop_metrics import LagMetrics, LoopMetrics
 from penstock.metrics.task_counts import TaskCounts
 from penstock.metrics.task_metrics import TaskMetrics, TaskOf
-from penstock.metrics.thread_definitions import THREAD
 from penstock.runtime.global_stores import GLOBAL_TASK
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.engines.spark.progress import BatchProgress
     from penstock.log.base import TopicLog
-    from penstock.metrics.name import MetricValue
+    from penstock.metrics.metric import MetricValue
     from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology
     from penstock.topology.topology import SubTopology, Topology
 

@@ -6,10 +6,9 @@ whose metrics have the groups, names, tags and units of Kafka Streams.
 
 from penstock.metrics.batches import BatchHistory, BatchRecord
 from penstock.metrics.lag import PartitionLag
-from penstock.metrics.name import Metric, MetricName, RecordingLevel
+from penstock.metrics.metric import Metric, MetricName, RecordingLevel
 from penstock.metrics.prometheus import prometheus_text
-from penstock.metrics.registry import MetricRegistry
-from penstock.metrics.snapshot import snapshot
+from penstock.metrics.registry import MetricRegistry, snapshot
 
 __all__ = [
     "BatchHistory",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.version import __version__
-from penstock.metrics.client_definitions import (
+from penstock.metrics.definitions import (
     CONSUMED,
     FED,
     POLLS,
@@ -15,13 +15,12 @@ from penstock.metrics.client_definitions import (
     RECORDS_A_REQUEST,
     Feed,
 )
-from penstock.metrics.name import MetricName
+from penstock.metrics.metric import MetricName
 
 if TYPE_CHECKING:
     from penstock.metrics.batches import BatchRecord
-    from penstock.metrics.name import MetricValue
+    from penstock.metrics.metric import MeterDefinition, MetricValue
     from penstock.metrics.registry import Meter, MetricRegistry
-    from penstock.metrics.shapes import MeterDefinition
     from penstock.metrics.task_counts import TaskCounts
 
 __all__ = ["ClientMetrics"]

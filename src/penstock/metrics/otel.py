@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from penstock.base.escapes import one_line
 from penstock.base.log_lines import own_logger
 from penstock.errors import ConfigError
-from penstock.metrics.store_definitions import OWN
+from penstock.metrics.definitions import OWN
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-    from penstock.metrics.name import Metric, MetricName
+    from penstock.metrics.metric import Metric, MetricName
 
 __all__ = ["OtelExport", "telemetry_name"]
 

@@ -1,21 +1,22 @@
-"""All metrics of an application, and the meters that move them."""
+"""All metrics of an application, the meters that move them, and their values as JSON."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from penstock.errors import InvalidStateError
-from penstock.metrics.name import Metric, MetricName, MetricValue, RecordingLevel
+from penstock.errors import ConfigError, InvalidStateError
+from penstock.metrics.metric import Metric, MetricName, MetricValue, RecordingLevel
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.metrics.shapes import MeterDefinition
+    from penstock.metrics.metric import MeterDefinition
 
-__all__ = ["Meter", "MetricRegistry", "Samples"]
+__all__ = ["Meter", "MetricRegistry", "Samples", "snapshot"]
 
 
 class Meter:
@@ -46,7 +47,7 @@ class Meter:
             self._samples.record(self._clock(), total, count, low, high)
 
     def reader(self, stat: str) -> Callable[[], MetricValue]:
-        """Return the function that computes a statistic: one of `penstock.metrics.shapes.STATS`."""
+        """Return the function that computes a statistic: one of `penstock.metrics.metric.STATS`."""
         samples, clock = self._samples, self._clock
         readers: dict[str, Callable[[], MetricValue]] = {
             "sum": lambda: self._total,
@@ -250,3 +251,46 @@ class Samples:
         elapsed = now_ms - fresh[0].start_ms if fresh else 0
         missing = max(0, self._number - 1 - elapsed // self._window_ms)
         return max(elapsed + missing * self._window_ms, self._window_ms) / 1000
+
+
+def snapshot(metrics: Mapping[MetricName, Metric], matching: str = "") -> list[dict[str, Any]]:
+    """Return each metric with its present value, ready for JSON, by group, name and tags.
+
+    Args:
+        metrics: The metrics, such as ``app.metrics``.
+        matching: A regular expression that ``<group>:<name>`` must contain; empty: all.
+
+    Returns:
+        Dicts with ``group``, ``name``, ``tags``, ``description`` and ``value``. What is not a number yet (the mean of
+        nothing) has the value None.
+
+    Raises:
+        ConfigError: The expression is not a regular expression.
+
+    >>> from penstock.metrics import MetricName, MetricRegistry, RecordingLevel
+    >>> registry = MetricRegistry(RecordingLevel.INFO, clock=lambda: 0)
+    >>> registry.gauge(MetricName.of("state", "stream-metrics", {"client-id": "a"}, "The state."), lambda: "RUNNING")
+    >>> (found,) = snapshot(registry, "^stream-metrics:")
+    >>> found["name"], found["tags"], found["description"], found["value"]
+    ('state', {'client-id': 'a'}, 'The state.', 'RUNNING')
+    """
+    try:
+        pattern = re.compile(matching)
+    except re.error as error:
+        raise ConfigError(f"{matching!r} is not a regular expression: {error}") from error
+    documents = [
+        {
+            "group": name.group,
+            "name": name.name,
+            "tags": dict(name.tags),
+            "description": name.description,
+            "value": _value(metric.metric_value()),
+        }
+        for name, metric in metrics.items()
+        if pattern.search(f"{name.group}:{name.name}")
+    ]
+    return sorted(documents, key=lambda one: (one["group"], one["name"], sorted(one["tags"].items())))
+
+
+def _value(value: MetricValue) -> MetricValue | None:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

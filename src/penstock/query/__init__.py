@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from penstock.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from penstock.query.placement import LagInfo
 from penstock.query.position import Position, PositionBound
 from penstock.query.queries import (
+    FailureReason,
     KeyQuery,
     MultiVersionedKeyQuery,
     PrefixQuery,
+    QueryResult,
     RangeQuery,
+    ReadOnlyRecord,
+    StateQueryRequest,
+    StateQueryResult,
     TimestampedKeyQuery,
     TimestampedKeyWithHeadersQuery,
     TimestampedRangeQuery,
@@ -20,7 +24,7 @@ from penstock.query.queries import (
     WindowKeyQuery,
     WindowRangeQuery,
 )
-from penstock.query.results import FailureReason, QueryResult, ReadOnlyRecord, StateQueryRequest, StateQueryResult
+from penstock.query.stores import QueryableStoreTypes, StoreQueryParameters
 
 __all__ = [
     "FailureReason",

@@ -11,18 +11,22 @@ from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import PenstockError, StateError
 from penstock.query.position import Position
 from penstock.query.queries import (
+    FailureReason,
     KeyQuery,
     MultiVersionedKeyQuery,
     PrefixQuery,
     Query,
+    QueryResult,
     RangeQuery,
+    ReadOnlyRecord,
+    StateQueryRequest,
+    StateQueryResult,
     TimestampedKeyQuery,
     TimestampedKeyWithHeadersQuery,
     VersionedKeyQuery,
     WindowKeyQuery,
     WindowRangeQuery,
 )
-from penstock.query.results import FailureReason, QueryResult, ReadOnlyRecord, StateQueryRequest, StateQueryResult
 from penstock.query.source import GLOBAL, IsolatedSource, StateSource, StoreInfo, StoreSnapshot, unknown_store
 from penstock.serde.windowed import Window, Windowed
 from penstock.state.views import (

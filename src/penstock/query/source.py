@@ -1,28 +1,36 @@
-"""The source of queries: the stores of an application at the end of one commit."""
+"""The stores of an application at the end of one commit, as queries read them, their descriptions and their lag."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from penstock.base.log_lines import own_logger
 from penstock.base.nearest_name import did_you_mean
-from penstock.errors import StateError
+from penstock.errors import ConfigError, StateError
 from penstock.query.placement import LagInfo, TaskPlaces
 from penstock.query.position import Position
+from penstock.serde import Serdes
 from penstock.topology.stores import StoreSpec
 
 __all__ = [
     "GLOBAL",
     "QUERYABLE",
-    "CommittedStores",
     "Commits",
+    "CommittedStores",
+    "Ends",
     "IsolatedSource",
     "NewestCommit",
+    "ReplicaLagWatch",
     "StateSource",
     "StoreInfo",
     "StoreSnapshot",
+    "specs_in_plan",
+    "stores_for_plan",
     "unknown_store",
 ]
 
@@ -172,3 +180,101 @@ def unknown_store(store: str, store_names: Collection[str]) -> StateError:
     return StateError(
         f"there is no store {store!r} to query", hint=hint, store=store, code="STORE_NOT_FOUND", status=404
     )
+
+
+_log = own_logger(__name__)
+_EVERY_S = 1.0
+_IDLE_S = 10.0
+
+Ends = Mapping[str, Mapping[int, int]]
+
+
+class ReplicaLagWatch:
+    """A thread that fetches the end offsets of topics while the lag is in use.
+
+    Args:
+        ends: Returns topic -> partition -> end offset for these topics; called in the thread.
+    """
+
+    def __init__(self, ends: Callable[[list[str]], Ends]) -> None:
+        self._ends = ends
+        self._topics: list[str] = []
+        self._newest_ends: Ends | None = None
+        self._asked_s = 0.0
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+
+    def behind(self, commit: NewestCommit | None) -> int | None:
+        """Return the number of records after the newest commit; None if unknown (yet)."""
+        if commit is None:
+            return None
+        self._topics = list(commit.ends)
+        self._asked_s = time.monotonic()
+        with self._lock:
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(target=self._watch, name="penstock-lag", daemon=True)
+                self._thread.start()
+        ends = self._newest_ends
+        if ends is None:
+            return None
+        return sum(
+            max(0, end - commit.ends[topic].get(partition, 0))
+            for topic, parts in ends.items()
+            if topic in commit.ends
+            for partition, end in parts.items()
+        )
+
+    def _watch(self) -> None:
+        while time.monotonic() - self._asked_s < _IDLE_S:
+            try:
+                self._newest_ends = self._ends(self._topics)
+            except Exception as error:  # noqa: BLE001 - a log may fail in many ways, and queries go on
+                _log.debug("the ends of the topics are not known: %s", error)
+                self._newest_ends = None
+            if self._stop.wait(_EVERY_S):
+                break
+        with self._lock:
+            self._thread = None
+            self._newest_ends = None
+
+    def close(self) -> None:
+        self._stop.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join(5)
+        if hasattr(self._ends, "close"):
+            self._ends.close()
+
+
+_FACTS = (
+    "kind", "persistent", "timestamped", "window_size_ms", "retention_ms", "retain_duplicates", "history_ms",
+    "max_entries", "ttl_ms", "time_ordered",
+)  # fmt: skip
+
+
+def stores_for_plan(specs: Mapping[str, StoreSpec]) -> dict[str, dict[str, Any]]:
+    """Describe stores for the checkpoint, for readers without the topology."""
+    return {
+        name: {fact: getattr(spec, fact) for fact in _FACTS}
+        | {side: str(getattr(getattr(spec, side), "name", "")) for side in ("key_serde", "value_serde")}
+        for name, spec in sorted(specs.items())
+        if spec.kind in QUERYABLE
+    }
+
+
+def specs_in_plan(stores: Mapping[str, Mapping[str, Any]]) -> dict[str, StoreSpec]:
+    """Make the stores of a plan; serdes without a name are replaced by bytes."""
+    specs = {}
+    for name, facts in stores.items():
+        spec_facts = {fact: value for fact, value in facts.items() if fact in _FACTS}
+        spec_facts |= {side: _serde(facts.get(side)) for side in ("key_serde", "value_serde")}
+        specs[name] = StoreSpec(name, **spec_facts)
+    return specs
+
+
+def _serde(name: str | None) -> Any:
+    try:
+        return Serdes.bytes() if name is None else Serdes.of(name)
+    except ConfigError:
+        return Serdes.bytes()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from penstock.serving.access import CHANGING, READING, AccessRules, parse_users
-from penstock.serving.api_page import api_page
-from penstock.serving.guard import Limits
-from penstock.serving.mounting import Beside, Mounted
+from penstock.serving.guard import Beside, Limits, Mounted
+from penstock.serving.json_interface import api_page
 from penstock.serving.server import Certificate, HttpServer, listen
 from penstock.serving.token import VISITOR, TokenDoor, new_token
 

@@ -1,4 +1,4 @@
-"""The ASGI layer around every application: access rules, the size of bodies, the number of concurrent requests."""
+"""ASGI layers around applications: access rules, sizes, concurrency; and two applications at one port."""
 
 from __future__ import annotations
 
@@ -12,9 +12,20 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from penstock.base.log_lines import own_logger
-from penstock.serving.access import AccessRules, RefusedRequest, is_authority
+from penstock.serving.access import READING, AccessRules, RefusedRequest, is_authority
 
-__all__ = ["Application", "Guard", "Limits", "Receive", "RefusalShown", "Scope", "Send", "local_address"]
+__all__ = [
+    "Application",
+    "Beside",
+    "Guard",
+    "Limits",
+    "Mounted",
+    "Receive",
+    "RefusalShown",
+    "Scope",
+    "Send",
+    "local_address",
+]
 
 _log = own_logger(__name__)
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -241,3 +252,55 @@ def _headed(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]
     cleaned = [(name, _CONTROL.sub(b"?", value)) for name, value in headers]
     names = {name.lower() for name, _ in cleaned}
     return [*cleaned, *((name, value) for name, value in _HEADERS.items() if name not in names)]
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """An application beside the one that has a port, and what the guard of both must let through for it.
+
+    Attributes:
+        prefix: The prefix of its addresses, such as ``/ui``.
+        application: The ASGI application.
+        methods: The methods that it serves.
+        mark: See `penstock.serving.AccessRules`.
+        body_bytes: The largest body of its requests.
+        streams: The requests that it may serve at once, as open pages do, besides those of the other one.
+    """
+
+    prefix: str
+    application: Application
+    methods: frozenset[str] = READING
+    mark: str = ""
+    body_bytes: int = 0
+    streams: int = 0
+
+
+class Mounted:
+    """An ASGI application that passes requests below a prefix to one application, and all others to another.
+
+    Args:
+        main: The application of all other addresses.
+        beside: The application below its prefix.
+    """
+
+    def __init__(self, main: Application, beside: Beside) -> None:
+        self._main, self._beside = main, beside
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        prefix, path = self._beside.prefix, scope.get("path", "")
+        if path == prefix:
+            query = scope.get("query_string", b"")
+            location = prefix.encode() + b"/" + (b"?" + query if query else b"")
+            headers = [(b"location", location), (b"content-length", b"0"), (b"cache-control", b"no-store")]
+            await send({"type": "http.response.start", "status": 307, "headers": headers})
+            await send({"type": "http.response.body", "body": b""})
+        elif path.startswith(f"{prefix}/") and scope.get("method") not in self._beside.methods:
+            allowed = ", ".join(sorted(self._beside.methods)).encode()
+            headers = [(b"allow", allowed), (b"content-length", b"0")]
+            await send({"type": "http.response.start", "status": 405, "headers": headers})
+            await send({"type": "http.response.body", "body": b""})
+        elif path.startswith(f"{prefix}/"):
+            await self._beside.application({**scope, "root_path": prefix}, receive, send)
+        else:
+            await self._main(scope, receive, send)

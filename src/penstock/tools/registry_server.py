@@ -9,7 +9,7 @@ from penstock.errors import ConfigError
 from penstock.serde.registry.model import BadDocumentError, parse_object
 from penstock.serde.registry.routes import ROUTES, handle
 from penstock.serde.registry.service import Registry
-from penstock.serving.api_page import api_page
+from penstock.serving.json_interface import api_page
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -9,7 +9,7 @@ import pytest
 from penstock import TopologyTestDriver
 from penstock.connect.generators import GeneratorSettings
 from penstock.connect.generators import access_log as lines
-from penstock.tools.demo import access_log, counts
+from penstock.tools.demo import access_log, job
 from penstock.tools.demo.job import LogWriter
 
 START = 1_790_000_000_000
@@ -62,7 +62,7 @@ def test_recount_says_what_the_topology_says(tmp_path):
     records = list(lines(GeneratorSettings(seed=2, count=500, rate=5, start_ms=START)))
     path = tmp_path / "access.log"
     path.write_text("".join(r.value + "\n" for r in records))
-    found = counts.recount(path, path.stat().st_size)
+    found = job.recount(path, path.stat().st_size)
     with TopologyTestDriver(access_log.topology, access_log.config) as driver:
         for record in records:
             driver.pipe_raw("access_log", None, record.value.encode(), 5)

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from penstock.base.clock import unix_ms
-from penstock.console import alert_log, recorder
+from penstock.console import alerts, recorder
 from penstock.console.alerts import NAMES
 from penstock.console.applications import Applications, OwnApplication
 from penstock.console.recorder import Recorder, Watched
@@ -93,7 +93,7 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     hook = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
     thread = threading.Thread(target=hook.serve_forever, daemon=True)
     thread.start()
-    monkeypatch.setattr(alert_log, "_FIRST_MS", 0)  # else the first line comes after two minutes
+    monkeypatch.setattr(alerts, "_FIRST_MS", 0)  # else the first line comes after two minutes
     monkeypatch.setattr(recorder, "_LOOK_S", 0.1)
     monkeypatch.setattr(recorder, "_RENEW_S", 0.05)
     made = Recorder("shop", lambda: found.state, f"http://127.0.0.1:{hook.server_port}/")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.console.app_view import Picture
-from penstock.console.batch_line import BatchLine, Minute
-from penstock.console.web.pages.charts import RANGES, charts_of, range_of
+from penstock.console.app_view import BatchLine, Minute, Picture
+from penstock.console.web.pages.batches import RANGES, charts_of, range_of
 
 NOW = 1_790_000_030_000
 MINUTE = NOW // 60_000 * 60_000

@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from penstock.console.alert_log import AlertLog
-from penstock.console.alerts import Alert, alerts_of
-from penstock.console.app_view import Picture
-from penstock.console.batch_line import BatchLine
+from penstock.console.alerts import Alert, AlertLog, alerts_of
+from penstock.console.app_view import BatchLine, Picture
 
 NOW = 1_790_000_000_000
 

@@ -13,7 +13,7 @@ import pytest
 from recorded import APPLICATION, Recorded, recorded
 
 from penstock.console.actions import AUDIT, ask_to_stop, stop_asked
-from penstock.console.documents import NOW, read_facts
+from penstock.console.recorder import NOW, read_facts
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.log.base import TopicPartition
 

@@ -11,9 +11,9 @@ import httpx
 import pytest
 from recorded import APPLICATION, Recorded, recorded
 
-from penstock.console.documents import HISTORY, NOW, TOPOLOGY, read_facts
+from penstock.console.recorder import HISTORY, NOW, TOPOLOGY, read_facts
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
-from penstock.console.web.tokens import kept_token
+from penstock.console.web.visitors import kept_token
 
 TOKEN = "t" * 43
 

@@ -13,7 +13,7 @@ import pytest
 from recorded import Recorded, recorded, records
 
 from penstock.base.clock import unix_ms
-from penstock.cli.servers.connect_source import ConnectorsOfWorker
+from penstock.cli.servers.console_sources import ConnectorsOfWorker
 from penstock.connect.client import ConnectClient
 from penstock.console.actions import AUDIT
 from penstock.console.sources import ConnectorState

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from recorded import APPLICATION, Recorded, recorded
 
-from penstock.cli.servers.sql_source import SqlServerClient
+from penstock.cli.servers.console_sources import SqlServerClient
 from penstock.cli.servers.ui import ConsoleOptions
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.console.web.site import Permissions

@@ -14,7 +14,7 @@ import pytest
 from penstock.base.clock import unix_ms
 from penstock.config import StreamsConfig
 from penstock.console.applications import Applications
-from penstock.console.documents import NOW, write_facts
+from penstock.console.recorder import NOW, write_facts
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.console.web.site import Site
 from penstock.engines.application.locations import Locations

@@ -23,7 +23,7 @@ from worker_support import loaded, prepared
 
 from penstock import StreamsBuilder
 from penstock.base.clock import unix_ms
-from penstock.cli.servers.sql_source import SqlServerClient
+from penstock.cli.servers.console_sources import SqlServerClient
 from penstock.console.applications import OwnApplication
 from penstock.console.exposed_application import ExposedQueries
 from penstock.console.exposure import HIDDEN, Exposure

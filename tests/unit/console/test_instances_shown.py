@@ -17,8 +17,7 @@ import pytest
 from penstock.base.clock import unix_ms
 from penstock.console.actions import ask_to_stop, stop_asked
 from penstock.console.applications import Application
-from penstock.console.documents import HISTORY, NOW, read_facts, write_facts
-from penstock.console.recorder import Recorder, Watched
+from penstock.console.recorder import HISTORY, NOW, Recorder, Watched, read_facts, write_facts
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 from penstock.log.processes import process_start

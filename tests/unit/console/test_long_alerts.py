@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 
 from penstock.console.alerts import alerts_of
-from penstock.console.app_history import Past
 from penstock.console.app_view import Picture
-from penstock.console.documents import NOW, write_facts
-from penstock.console.recorder import Recorder, Watched
+from penstock.console.recorder import NOW, Past, Recorder, Watched, write_facts
 from penstock.engines.spark.progress import BatchProgress
 from penstock.log.processes import process_start
 

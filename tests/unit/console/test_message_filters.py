@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.console.filter_syntax import parse_filter
-from penstock.console.filtering import matches
-from penstock.console.prefilter import Columns, candidates
+from penstock.console.filtering import Columns, candidates, matches, parse_filter
 from penstock.errors import ConfigError
 from penstock.log.base import RECORD_SCHEMA
 

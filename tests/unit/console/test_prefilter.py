@@ -7,10 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.console.filter_syntax import parse_filter
-from penstock.console.filtering import Selection
+from penstock.console.filtering import Columns, Selection, candidates, parse_filter
 from penstock.console.messages import MessageQuery, read_messages
-from penstock.console.prefilter import Columns, candidates
 from penstock.log.base import RECORD_SCHEMA
 from penstock.log.open import open_log
 

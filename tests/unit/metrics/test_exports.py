@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app
 from penstock.metrics import MetricName, MetricRegistry, RecordingLevel, prometheus_text
-from penstock.metrics.dashboard import dashboard
 from penstock.metrics.otel import OtelExport
+from penstock.metrics.prometheus import dashboard
 from unit.metrics.test_names_of_kafka import measured
 
 pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed")

@@ -8,7 +8,7 @@ import pytest
 from penstock.config import StreamsConfig
 from penstock.console.applications import OwnApplication
 from penstock.console.recorder import Recorder
-from penstock.console.web.embedded import EmbeddedConsole
+from penstock.console.web.server import EmbeddedConsole
 from penstock.errors import ConfigError
 from penstock.log.open import open_log
 from penstock.query.http.server import QueryServer

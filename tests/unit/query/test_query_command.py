@@ -24,7 +24,7 @@ from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
 from penstock.query.http.server import QueryServer
 from penstock.query.http.service import QueryService
-from penstock.query.store_specs import specs_in_plan, stores_for_plan
+from penstock.query.source import specs_in_plan, stores_for_plan
 
 from .conftest import SPECS, T
 

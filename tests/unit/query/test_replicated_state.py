@@ -27,7 +27,7 @@ from penstock.log.open import open_log
 from penstock.query import KeyQuery, Position, PositionBound, RangeQuery, StateQueryRequest
 from penstock.query.execute import run_query
 from penstock.query.http.service import QueryService
-from penstock.query.results import FailureReason
+from penstock.query.queries import FailureReason
 from penstock.serde import Serdes
 from penstock.state.restores.progress import RestoreProgress
 from penstock.topology.plan.plan import TaskId

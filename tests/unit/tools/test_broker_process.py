@@ -9,7 +9,7 @@ from penstock.tools.broker.broker_settings import free_port
 
 STARTER = """
 import os, sys
-from penstock.tools.broker.guard import guard
+from penstock.tools.broker.process import guard
 kept = guard(int(sys.argv[1]))
 print("guarded", flush=True)
 sys.stdin.read()

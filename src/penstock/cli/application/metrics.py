@@ -13,9 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.default_command import DefaultCommandGroup
-from penstock.cli.option_groups import LogOptions, grouped
-from penstock.cli.options import Json
+from penstock.cli.options import DefaultCommandGroup, Json, LogOptions, grouped
 from penstock.cli.output import console, print_json
 from penstock.errors import PenstockError
 
@@ -109,7 +107,7 @@ def _only_one(applications: Applications) -> str:
 @app.command("dashboard")
 def dashboard() -> None:
     """Print a dashboard for Grafana over Prometheus, to be imported there as JSON."""
-    from penstock.metrics.dashboard import dashboard as made
+    from penstock.metrics.prometheus import dashboard as made
 
     print_json(made())
 

@@ -11,14 +11,15 @@ import typer
 
 from penstock.base.terminal.human_numbers import counted, duration, time_of
 from penstock.base.user_code import is_module
-from penstock.cli.default_command import DefaultCommandGroup
-from penstock.cli.option_groups import AppOptions, grouped
 from penstock.cli.options import (
+    AppOptions,
     Bootstrap,
     CommandConfig,
     ConfigFile,
     ConfigPairs,
+    DefaultCommandGroup,
     Json,
+    grouped,
     instant_ms,
     open_log_at,
     read_command_config,

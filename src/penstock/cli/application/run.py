@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.log_format import logged
-from penstock.cli.option_groups import AppOptions, grouped
-from penstock.cli.options import Json, Target, open_log_at
+from penstock.cli.options import AppOptions, Json, Target, grouped, logged, open_log_at
 from penstock.cli.output import console, print_json, print_text
 
 __all__ = ["register"]

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.option_groups import AppOptions, grouped
-from penstock.cli.options import Json
+from penstock.cli.options import AppOptions, Json, grouped
 from penstock.cli.output import print_json, print_table, working
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import typer
 from penstock.base.escapes import one_line
 from penstock.base.terminal.human_numbers import counted
 from penstock.cli.connect.single import read_connector, shown_record
-from penstock.cli.option_groups import LogOptions, grouped
-from penstock.cli.options import Json
+from penstock.cli.options import Json, LogOptions, grouped
 from penstock.cli.output import confirm, console, print_json
 from penstock.errors import ConfigError
 

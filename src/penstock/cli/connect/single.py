@@ -12,9 +12,7 @@ import typer
 
 from penstock.base.escapes import json_text
 from penstock.base.terminal.human_numbers import counted
-from penstock.cli.log_format import logged
-from penstock.cli.option_groups import LogOptions, grouped
-from penstock.cli.options import Json
+from penstock.cli.options import Json, LogOptions, grouped, logged
 from penstock.cli.output import console, print_json, print_table
 from penstock.errors import ConfigError
 

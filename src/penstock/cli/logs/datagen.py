@@ -13,11 +13,10 @@ import typer
 
 from penstock.base.terminal.human_numbers import counted
 from penstock.cli.connect import client as connect_client
-from penstock.cli.connect import java as connect_java
 from penstock.cli.connect import single as connect_single
 from penstock.cli.connect import worker as connect_worker
-from penstock.cli.option_groups import LogOptions, grouped
-from penstock.cli.options import instant_ms
+from penstock.cli.connect.worker import register_java
+from penstock.cli.options import LogOptions, grouped, instant_ms
 from penstock.cli.output import console, waiting, working
 from penstock.errors import ConfigError
 
@@ -43,7 +42,7 @@ def register(app: typer.Typer) -> None:
     app.command()(grouped(datagen))
     connect_single.register(connectors)
     connect_worker.register(connectors)
-    connect_java.register(connectors)
+    register_java(connectors)
     connect_client.register(connectors)
     app.add_typer(connectors, name="connect")
 

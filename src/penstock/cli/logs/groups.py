@@ -10,8 +10,7 @@ import typer
 
 from penstock.base.terminal.human_numbers import counted
 from penstock.cli.moving import MovingOptions, show_moves
-from penstock.cli.option_groups import LogOptions, grouped
-from penstock.cli.options import Json
+from penstock.cli.options import Json, LogOptions, grouped
 from penstock.cli.output import confirm, console, print_json, print_table, print_text
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import Any
 
 from penstock.base.escapes import json_text, one_line
 from penstock.base.terminal.human_numbers import span_of, time_of, with_article
-from penstock.console.decoding import serdes_of
-from penstock.console.filtering import Selection
-from penstock.console.prefilter import Columns
+from penstock.console.filtering import Columns, Selection
+from penstock.console.messages import serdes_of
 from penstock.errors import ConfigError, LogError, SerializationError
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.serde.plain import plain, text_of

@@ -15,8 +15,7 @@ import typer
 
 from penstock.base.clock import unix_ms
 from penstock.base.terminal.human_numbers import counted
-from penstock.cli.option_groups import LogOptions, grouped
-from penstock.cli.options import Json, instant_ms, read_config
+from penstock.cli.options import Json, LogOptions, grouped, instant_ms, read_config
 from penstock.cli.output import confirm, console, print_json, print_table, working
 from penstock.errors import LogError, SerializationError
 

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.log_format import logged
-from penstock.cli.options import Json
+from penstock.cli.options import Json, logged
 from penstock.cli.output import console, print_json
 from penstock.cli.servers.users import UserNames, UsersFile, collect_users
 

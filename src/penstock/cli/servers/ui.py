@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.log_format import logged
-from penstock.cli.option_groups import LogOptions, grouped
+from penstock.cli.options import LogOptions, grouped, logged
 from penstock.cli.output import console
 from penstock.errors import ConfigError, LogError
 
@@ -81,7 +80,7 @@ class ConsoleOptions:
     def address(self) -> ConsoleAddress:
         """Return where it listens, with the token."""
         from penstock.console.web.server import ConsoleAddress
-        from penstock.console.web.tokens import kept_token
+        from penstock.console.web.visitors import kept_token
 
         if self.no_token and self.token:
             raise ConfigError("--token and --no-token exclude each other", hint="Give one of them.")
@@ -225,7 +224,7 @@ def _show_changes() -> None:
 def _worker(url: str, user: str, open_ones: ExitStack) -> Connectors | None:
     if not url:
         return None
-    from penstock.cli.servers.connect_source import ConnectorsOfWorker
+    from penstock.cli.servers.console_sources import ConnectorsOfWorker
     from penstock.connect.client import ConnectClient
 
     return ConnectorsOfWorker(open_ones.enter_context(ConnectClient(url, user or None, timeout_s=10.0)))
@@ -246,7 +245,7 @@ def _registry(url: str, file: Path | None, open_ones: ExitStack) -> Schemas | No
 def _server_of_sql(url: str, user: str, open_ones: ExitStack) -> Statements | None:
     if not url:
         return None
-    from penstock.cli.servers.sql_source import SqlServerClient
+    from penstock.cli.servers.console_sources import SqlServerClient
 
     client = SqlServerClient(url, user or None)
     open_ones.callback(client.close)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from penstock.cli.sql.group import app
+from penstock.cli.sql.commands import app
 
 __all__ = ["app"]

@@ -1,4 +1,4 @@
-"""Results of statements on a terminal: sentences, tables that fit it, rows as they come; or JSON for programs."""
+"""Statements without a prompt, and results on a terminal: sentences, tables, rows as they come; or JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import datetime as dt
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -14,12 +14,18 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.base.escapes import json_text, one_line
-from penstock.cli.output import print_json_line
+from penstock.cli.output import console, print_json_line
 from penstock.serde.plain import plain
-from penstock.sql.results import Described, Explained, Rows, StatementResult, Status, Stream
+from penstock.sql.parse import parse_script
+from penstock.sql.parse import statement_nodes as s
+from penstock.sql.parse.statement_nodes import Query
+from penstock.sql.results import Described, Explained, QueryStarted, Rows, StatementResult, Status, Stream
 from penstock.sql.types.texts import timestamp_text
 
-__all__ = ["ResultRenderer", "cell_text"]
+if TYPE_CHECKING:
+    from penstock.sql.session import SqlSession
+
+__all__ = ["ResultRenderer", "cell_text", "run_statements"]
 
 LEAST_WIDTH = 6  # of a column: if there is less room for each, rows are shown one column a line
 TIMES = ("ROWTIME", "WINDOWSTART", "WINDOWEND")
@@ -165,3 +171,37 @@ def _line(texts: Sequence[str], width: int, *, fits: bool) -> str:
 def _base64(data: bytes) -> str:
     """Bytes as the JSON formats of SQL have them."""
     return base64.b64encode(data).decode()
+
+
+def run_statements(session: SqlSession, text: str, *, as_json: bool) -> None:
+    """Run statements and print their results.
+
+    Before a SELECT or PRINT, and at the end, the queries that the statements have made process all records that exist.
+
+    Args:
+        session: A session that does not run queries by itself.
+        text: The statements.
+        as_json: Whether to print a line of JSON for each result or row.
+    """
+    renderer = ResultRenderer(console(), as_json=as_json)
+    behind = False
+    for number, parsed in enumerate(parse_script(text, session.catalog.variables, tests=True)):
+        del number
+        if behind and isinstance(parsed.statement, Query | s.Print):
+            session.catch_up()
+            behind = False
+        for result in session.execute(f"{' ' * (parsed.at.column - 1)}{parsed.text};"):
+            behind = behind or isinstance(result, QueryStarted)
+            _show(renderer, result)
+    if behind:
+        session.catch_up()
+
+
+def _show(renderer: ResultRenderer, result: StatementResult) -> None:
+    if not isinstance(result, Stream):
+        renderer.show(result)
+        return
+    try:
+        renderer.show(result)
+    finally:
+        result.close()

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.option_groups import AppOptions, grouped
-from penstock.cli.options import Json
+from penstock.cli.options import AppOptions, Json, grouped
 from penstock.cli.output import print_text
 from penstock.errors import ConfigError, PenstockError
 

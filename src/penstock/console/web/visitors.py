@@ -1,4 +1,4 @@
-"""Who visits a console, and what they may do: from one token, a file of users, or a proxy that has signed them in."""
+"""Who visits a console, and what they may do: from one token, a file of users, or a proxy that signs in."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import hashlib
 import re
 import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
 from penstock.base.escapes import one_line
 from penstock.errors import ConfigError
-from penstock.serving.token import TWICE
+from penstock.serving.token import TWICE, new_token
+from penstock.state.own_folder import create_file, own_folder, state_home
 
-__all__ = ["BehindProxy", "OneToken", "Role", "Users", "Visitor"]
+__all__ = ["BehindProxy", "OneToken", "Role", "Users", "Visitor", "kept_token"]
 
 _DIGEST = "sha256:"
 _LEAST = 32  # characters of a token
@@ -194,3 +196,24 @@ def _role_in(text: str, where: str) -> Role:
 
 def _digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+_FILE = "console-token"
+
+
+def kept_token() -> str:
+    """Return the token in this user's directory of state; the first call makes it, for this user alone to read.
+
+    Where nothing can be kept, the token is a new one.
+    """
+    with suppress(OSError, ConfigError):  # a user in a container may have no home
+        folder = state_home() / "penstock"
+        token_file = folder / _FILE
+        own_folder(folder)
+        with suppress(FileExistsError), create_file(token_file) as file:
+            file.write(new_token().encode())
+        if not token_file.is_symlink() and not token_file.stat().st_mode & 0o077:
+            kept = token_file.read_text(encoding="ascii").strip()
+            if len(kept) >= _LEAST:
+                return kept
+    return new_token()

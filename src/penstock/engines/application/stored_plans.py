@@ -12,7 +12,7 @@ from penstock.engines.application.locations import former_checkpoint
 from penstock.errors import (
     CheckpointMismatchError,
 )
-from penstock.query.store_specs import stores_for_plan
+from penstock.query.source import stores_for_plan
 from penstock.state.checkpoint import PLAN, read_plan
 from penstock.state.documents import write_document
 from penstock.topology.configured.apply import with_settings

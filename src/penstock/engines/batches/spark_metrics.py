@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.log_lines import own_logger
 from penstock.engines.batches.envelope import EnvelopeKind
-from penstock.metrics.name import MetricName
+from penstock.metrics.definitions import OWN
+from penstock.metrics.metric import MetricName
 from penstock.metrics.prometheus import family_of
-from penstock.metrics.store_definitions import OWN
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from penstock.metrics.name import Metric
+    from penstock.metrics.metric import Metric
 
 __all__ = ["SparkMetrics", "chosen", "observed"]
 

@@ -15,7 +15,7 @@ from penstock.engines.committed.state import CommittedState, QueriedStores
 from penstock.engines.committed.tasks import ReplicaFolders
 from penstock.engines.threads.noted_app import noted_app
 from penstock.errors import StateError
-from penstock.query.store_specs import specs_in_plan
+from penstock.query.source import specs_in_plan
 from penstock.state.documents import read_document
 from penstock.state.own_folder import state_home
 

@@ -21,8 +21,8 @@ from penstock.engines.global_copy import GlobalStores
 from penstock.engines.threads.app import ThreadApp
 from penstock.errors import CoPartitionError, LogUnavailableError, UnknownTopicError
 from penstock.log.base import TopicPartition
-from penstock.query.lag import ReplicaLagWatch
 from penstock.query.metadata import Instances
+from penstock.query.source import ReplicaLagWatch
 from penstock.state.checkpoint import read_plan
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.configured.serdes import with_serdes
@@ -32,8 +32,7 @@ from penstock.topology.plan.stored import StoredPlan
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.log.base import TopicLog
-    from penstock.query.lag import Ends
-    from penstock.query.source import CommittedStores
+    from penstock.query.source import CommittedStores, Ends
     from penstock.topology.topology import Topology
 
 __all__ = ["ThreadsPlanner", "instances_of", "lag_of", "open_committed"]

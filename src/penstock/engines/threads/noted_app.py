@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import StreamsConfig
 from penstock.engines.threads.app import ThreadApp
-from penstock.query.store_specs import specs_in_plan, stores_for_plan
+from penstock.query.source import specs_in_plan, stores_for_plan
 from penstock.state.documents import read_document, write_document
 from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology
 from penstock.topology.topology import Topology

@@ -7,8 +7,7 @@ from typing import Any, Literal, Protocol, cast
 from urllib.parse import quote
 
 from penstock.errors import StateError
-from penstock.query.http.answers import Paging, refused
-from penstock.query.http.codec import ENCODINGS, Encoding
+from penstock.query.http.answers import ENCODINGS, Encoding, Paging, refused
 from penstock.query.http.server import require_http_libraries
 from penstock.query.http.service import QueryService
 

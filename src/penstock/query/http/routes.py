@@ -17,14 +17,11 @@ from starlette.concurrency import run_in_threadpool
 from penstock.base.log_lines import own_logger
 from penstock.base.version import __version__
 from penstock.errors import PenstockError
-from penstock.query.http.answers import Freshness, Paging, refused
-from penstock.query.http.codec import Encoding
-from penstock.query.http.paging import PAGE_ENTRIES
+from penstock.query.http.answers import PAGE_ENTRIES, Encoding, Freshness, Paging, refused
 from penstock.query.http.service import QueryService
 from penstock.query.metadata import unreachable_text
 from penstock.query.position import Position, PositionBound
-from penstock.serving.api_page import api_page
-from penstock.serving.json_answers import EscapedJson
+from penstock.serving.json_interface import EscapedJson, api_page
 
 __all__ = ["Route", "make_app", "shown_refusal"]
 

@@ -11,23 +11,25 @@ from penstock.base.clock import unix_ms
 from penstock.errors import ConfigError, StateError
 from penstock.query.execute import position_of
 from penstock.query.http.answers import (
+    AnswerPage,
+    Encoding,
     Freshness,
     Paging,
     count_of,
     described,
     from_cursor,
+    in_time,
     key_of_cursor,
     lag_of,
+    page_of,
+    parse,
     refused,
     to_cursor,
     value_of,
     windowed,
 )
-from penstock.query.http.codec import Encoding, parse
-from penstock.query.http.paging import AnswerPage, in_time, page_of
-from penstock.query.lag import ReplicaLagWatch
 from penstock.query.metadata import HostInfo, Instances, KeyQueryMetadata, key_metadata
-from penstock.query.source import CommittedStores, StoreInfo, StoreSnapshot
+from penstock.query.source import CommittedStores, ReplicaLagWatch, StoreInfo, StoreSnapshot
 from penstock.query.stores import lookup, merged_entries
 from penstock.serde.plain import base64_of, plain
 from penstock.state.views import SessionView, VersionedView, WindowView

@@ -12,8 +12,8 @@ from typing import Self
 
 from penstock.base.jars import CONNECT_VERSION, Coordinates, fetch_jars, java_command, kafka_java_options
 from penstock.errors import ConfigError
-from penstock.tools.broker.guard import guard
 from penstock.tools.broker.packages import package_folder
+from penstock.tools.broker.process import guard
 
 __all__ = ["JavaWorker", "worker_jars"]
 

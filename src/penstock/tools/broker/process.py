@@ -1,4 +1,4 @@
-"""The broker's process: formatting its storage, start, status, stop."""
+"""The broker's process: formatting its storage, start, status, stop; it ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,24 @@ from typing import TYPE_CHECKING, Self
 from penstock.base.jars import broker_jars, java_command, kafka_java_options
 from penstock.errors import ConfigError, EnvironmentProblemError, InvalidStateError
 from penstock.tools.broker.broker_settings import BrokerSettings, is_taken, load_settings
-from penstock.tools.broker.guard import guard
 
 if TYPE_CHECKING:
     import trustme
 
-__all__ = ["Broker", "BrokerStatus", "make_certificates", "new_cluster_id"]
+__all__ = ["Broker", "BrokerStatus", "guard", "make_certificates", "new_cluster_id"]
+
+
+def guard(pid: int) -> subprocess.Popen[bytes]:
+    """Start a process that kills another one when this one ends for any reason, which closes the pipe between them.
+
+    Args:
+        pid: The process to kill. Once it has ended by itself, kill the guard before another process gets its id.
+    """
+    script = 'read -r _; kill -9 "$0"'
+    return subprocess.Popen(  # noqa: S603
+        ["/bin/sh", "-c", script, str(pid)], stdin=subprocess.PIPE, start_new_session=True
+    )
+
 
 _STARTED = "Kafka Server started"
 _START_S = 60.0

@@ -1,14 +1,16 @@
-"""The access-log job: writer, Connect worker, application and view, and the comparison at the end."""
+"""The access-log job: writer, Connect worker, application, view, and the comparison of counts at the end."""
 
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import os
 import re
 import shlex
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,9 +18,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
 
 from penstock.base.clock import unix_ms
+from penstock.base.terminal.human_numbers import size
+from penstock.base.terminal.live import LiveView
 from penstock.base.terminal.screen import Screen
 from penstock.connect.generators import GeneratorSettings, paced
 from penstock.connect.generators import access_log as access_log_lines
@@ -31,17 +37,196 @@ from penstock.log.base import TopicLog
 from penstock.log.ensure_topic import ensure_topic
 from penstock.log.groups.lag import lag
 from penstock.log.open import open_log
+from penstock.serde import Serdes
 from penstock.tools.demo import access_log
+from penstock.tools.demo.access_log import hit_time, parse_line, system_of
 from penstock.tools.demo.connect_lines import ConnectLines
-from penstock.tools.demo.counts import CountComparison, TopicCounts, compare
 from penstock.tools.demo.demo_log import TopicPlace, embedded, own_broker, running_broker
-from penstock.tools.demo.view import DemoView, Figures
 
 if TYPE_CHECKING:
     from penstock.engines.spark.progress import BatchProgress
     from penstock.topology.topology import Topology
 
-__all__ = ["DemoOptions", "LogWriter", "run_demo"]
+__all__ = [
+    "WINDOW_MS",
+    "CountComparison",
+    "DemoOptions",
+    "LogWriter",
+    "Recount",
+    "TopicCounts",
+    "compare",
+    "recount",
+    "run_demo",
+]
+
+WINDOW_MS = 60_000
+_KEY = Serdes.time_windowed(Serdes.string(), WINDOW_MS)
+_VALUE = Serdes.long()
+
+
+class TopicCounts:
+    """The newest count of each window and system; ``poll`` reads new ones."""
+
+    def __init__(self, log: TopicLog, topic: str = "os-check") -> None:
+        self._log, self._topic = log, topic
+        self._next = {n: log.beginning_offset(topic, n) for n in range(log.partitions(topic))}
+        self.counts: dict[tuple[int, str], int] = {}
+        self.updates = 0
+
+    def poll(self) -> None:
+        """Read the new counts."""
+        for partition, offset in self._next.items():
+            position = offset
+            while position < self._log.end_offset(self._topic, partition):
+                fetched = self._log.read(self._topic, partition, position)
+                position = fetched.next_offset
+                keys = _KEY.decode(fetched.records.column("key")).items()
+                values = _VALUE.decode(fetched.records.column("value")).items()
+                for key, value in zip(keys, values, strict=True):
+                    self.counts[key.window.start, key.key] = value
+                self.updates += len(keys)
+            self._next[partition] = position
+
+    @property
+    def total(self) -> int:
+        """All hits that have been counted."""
+        return sum(self.counts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Recount:
+    """The counts of a file, made without Penstock."""
+
+    counts: Counter[tuple[int, str]]
+    good: int
+    bad: int
+
+
+def recount(path: Path, end_bytes: int) -> Recount:
+    """Count the lines before a byte position in a plain loop."""
+    counts: Counter[tuple[int, str]] = Counter()
+    bad = 0
+    with path.open("rb") as file:
+        while file.tell() < end_bytes:
+            data = file.readline()
+            try:
+                line = data.decode().removesuffix("\n").removesuffix("\r")
+                hit = parse_line(line)
+            except ValueError:
+                bad += 1
+                continue
+            when = hit_time(SimpleNamespace(value=line), 0)
+            counts[when - when % WINDOW_MS, system_of(hit["agent"])] += 1
+    return Recount(counts, counts.total(), bad)
+
+
+@dataclass(frozen=True, slots=True)
+class CountComparison:
+    """The comparison of topic and file; ``late`` are hits that came after their window had closed."""
+
+    counted: int
+    good: int
+    bad: int
+    windows: int
+    wrong: int
+    late: int
+
+    @property
+    def verified(self) -> bool:
+        """Whether every window of every system has exactly the count of the file."""
+        return self.wrong == 0
+
+
+def compare(counts: TopicCounts, path: Path, end_bytes: int) -> CountComparison:
+    """Compare the topic's final counts with a recount of the file, window by window."""
+    counts.poll()
+    file = recount(path, end_bytes)
+    keys = file.counts.keys() | counts.counts.keys()
+    missing = [file.counts[key] - counts.counts.get(key, 0) for key in keys]
+    return CountComparison(
+        counted=counts.total,
+        good=file.good,
+        bad=file.bad,
+        windows=len({start for start, _ in counts.counts}),
+        wrong=sum(1 for difference in missing if difference),
+        late=sum(missing) if all(difference >= 0 for difference in missing) else 0,
+    )
+
+
+_WINDOWS_SHOWN = 8
+_PLAIN_EVERY_S = 5.0
+
+
+@dataclass
+class Figures:
+    """The figures at one moment."""
+
+    seconds: float = 0.0
+    phase: str = "starting Spark"
+    lines: int = 0
+    counted: int = 0
+    rate: float = 0.0
+    bad: int = 0
+    dropped: int = 0
+    state_bytes: int = 0
+    state_rows: int = 0
+    lag: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+
+
+class DemoView(LiveView[Figures]):
+    """The view of the demo's figures; use it in a ``with`` block. The last figures stay on the screen."""
+
+    transient = False
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console, _screen, _line, every_s=_PLAIN_EVERY_S)
+
+
+def _line(figures: Figures) -> str:
+    windows = len({start for start, _ in figures.counts})
+    lag = " ".join(f"{partition}={behind}" for partition, behind in sorted(figures.lag.items())) or "none"
+    if figures.phase == Figures.phase:
+        return f"{figures.seconds:4.0f}s  {figures.phase}: {figures.lines:,} lines wait"
+    return (
+        f"{figures.seconds:4.0f}s  {figures.phase}: {figures.lines:,} lines read, {figures.counted:,} counted in "
+        f"{windows} windows, {figures.rate:,.0f} records/s, lag {lag}, state {size(figures.state_bytes)}"
+    )
+
+
+def _screen(figures: Figures) -> Group:
+    head = Text.assemble(
+        ("access_log -> os-check  ", "bold"),
+        f"{figures.phase}, {figures.seconds:.0f} s",
+    )
+    totals = Text.assemble(
+        (f"{figures.rate:,.0f} records/s  ", "bold green"),
+        f"{figures.lines:,} lines  {figures.counted:,} counted  {figures.bad:,} bad",
+    )
+    lag = "  ".join(f"{location} {behind:,}" for location, behind in sorted(figures.lag.items())) or "none"
+    rows = f" in {figures.state_rows:,} rows" if figures.state_rows else ""
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row("lag", lag)
+    facts.add_row("state", f"{size(figures.state_bytes)}{rows}; {figures.dropped:,} records dropped (bad or late)")
+    for name, location in figures.places.items():
+        facts.add_row(name, location)
+    return Group(head, totals, Text(), _table(figures.counts), Text(), facts)
+
+
+def _table(counts: Mapping[tuple[int, str], int]) -> Table:
+    systems = sorted({system for _, system in counts})
+    starts = sorted({start for start, _ in counts})[-_WINDOWS_SHOWN:]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("window (UTC)", no_wrap=True)
+    for name in (*systems, "all"):
+        table.add_column(name, justify="right")
+    for start in starts:
+        when = dt.datetime.fromtimestamp(start / 1000, dt.UTC)
+        row = [counts.get((start, system), 0) for system in systems]
+        table.add_row(f"{when:%d %b %H:%M}", *(f"{count:,}" for count in row), f"{sum(row):,}")
+    return table
+
 
 PARTITIONS = (
     1  # a file has one order, and its clock runs ten times as fast: a thread without a core would make lines late
@@ -339,7 +524,7 @@ def _shown_console(log: TopicLog, home: Path) -> Iterator[str]:
         return
     from penstock.console.applications import Applications
     from penstock.console.web.site import Site
-    from penstock.console.web.tokens import kept_token
+    from penstock.console.web.visitors import kept_token
 
     applications = Applications(log, {"bootstrap.servers": log.url, "state.dir": str(home / "state")})
     server = ConsoleServer(Site(applications, log), ConsoleAddress(port=0, token=kept_token()))

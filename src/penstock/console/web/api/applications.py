@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.console.app_view import Picture
-from penstock.console.batch_line import UNKNOWN, BatchLine
+from penstock.console.app_view import UNKNOWN, BatchLine, Picture, findings_of
 from penstock.console.error_groups import ErrorGroup
 from penstock.console.exposed_application import Exposed
-from penstock.console.hotspots import findings_of
 from penstock.console.web.page import NotThereError, Visit, whole
 from penstock.errors import PenstockError
 

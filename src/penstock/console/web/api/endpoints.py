@@ -15,8 +15,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount, Route
 
 from penstock.console.exposed_application import ExposedQueries
-from penstock.console.web.api import applications, health, schemas, topic_endpoints, writes
-from penstock.console.web.api.sql import complete, connectors, query, statements
+from penstock.console.web.api import applications, health, parts, topic_endpoints, writes
+from penstock.console.web.api.parts import complete, connectors, query, statements
 from penstock.console.web.api.streams import application_events, tail_events
 from penstock.console.web.live import Channels, TooManyStreamsError
 from penstock.console.web.page import NotThereError, Visit
@@ -34,7 +34,7 @@ from penstock.errors import (
 )
 from penstock.serving import VISITOR
 from penstock.serving.guard import Receive, Scope, Send
-from penstock.serving.json_answers import EscapedJson
+from penstock.serving.json_interface import EscapedJson
 
 __all__ = ["PREFIX", "api_routes", "on_error", "problem"]
 
@@ -61,8 +61,8 @@ _READS: tuple[tuple[str, Read], ...] = (
     ("/groups", topic_endpoints.groups),
     ("/groups/{name:path}", topic_endpoints.group),
     ("/connectors", connectors),
-    ("/schemas", schemas.subjects),
-    ("/schemas/subject", schemas.subject),
+    ("/schemas", parts.subjects),
+    ("/schemas/subject", parts.subject),
     ("/sql/complete", complete),
     ("/sql", query),
     ("/alerts", applications.alerts),
@@ -80,9 +80,9 @@ _CHANGES: tuple[tuple[str, str, Role, Change], ...] = (
     ("/connectors", "create a connector", Role.ADMIN, writes.create_connector),
     ("/topics/{name}/config", "change topic {name}", Role.ADMIN, writes.alter_topic),
     ("/topics", "create a topic", Role.ADMIN, writes.create_topic),
-    ("/schemas/delete", "delete a schema", Role.ADMIN, schemas.delete),
-    ("/schemas/compatibility", "change the compatibility of a subject", Role.ADMIN, schemas.set_compatibility),
-    ("/schemas", "register a schema", Role.ADMIN, schemas.register),
+    ("/schemas/delete", "delete a schema", Role.ADMIN, parts.delete),
+    ("/schemas/compatibility", "change the compatibility of a subject", Role.ADMIN, parts.set_compatibility),
+    ("/schemas", "register a schema", Role.ADMIN, parts.register),
 )
 _STATUS: tuple[tuple[type[PenstockError], int], ...] = (
     (NotThereError, 404),

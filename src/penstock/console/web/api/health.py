@@ -9,7 +9,7 @@ from starlette.responses import Response
 from penstock.console.alerts import alert_lines
 from penstock.console.web.page import Visit
 from penstock.metrics.prometheus import label_text
-from penstock.serving.json_answers import EscapedJson
+from penstock.serving.json_interface import EscapedJson
 
 __all__ = ["health", "metrics", "ready"]
 

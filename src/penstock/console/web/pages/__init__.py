@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 
 from penstock.console.web.page import Page
-from penstock.console.web.pages.application_pages import application_stamp
+from penstock.console.web.pages.application_pages import application_stamp, overview, topology
 from penstock.console.web.pages.batches import batches, errors, tasks
 from penstock.console.web.pages.log_pages import group, groups, message, topic, topic_facts, topic_stamp, topics
-from penstock.console.web.pages.overview import overview
-from penstock.console.web.pages.part_pages import connectors, sql
-from penstock.console.web.pages.schemas import schemas
+from penstock.console.web.pages.part_pages import connectors, schemas, sql
 from penstock.console.web.pages.stores import store, stores
-from penstock.console.web.pages.topology import topology
 
 __all__ = ["PAGES"]
 

@@ -1,14 +1,26 @@
-"""What the pages of one application share."""
+"""The first page, and the topology with rates; and what the pages of one application share."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-from penstock.console.app_view import Picture
+from penstock.base.escapes import json_text
+from penstock.console.app_view import UNKNOWN, BatchLine, Picture, findings_of, sentence_of
 from penstock.console.web.page import Visit
 
-__all__ = ["application_stamp", "failure_of", "head_of", "linked_nodes", "linked_places", "linked_topics"]
+__all__ = [
+    "application_stamp",
+    "failure_of",
+    "head_of",
+    "linked_nodes",
+    "linked_places",
+    "linked_topics",
+    "overview",
+    "topology",
+]
 
 
 def application_stamp(visit: Visit) -> object:
@@ -102,4 +114,122 @@ def failure_of(visit: Visit, picture: Picture) -> dict[str, Any] | None:
             (f"{position[0]}-{position[1]} offset {position[2]:,}", links.get(position)) for position in places
         ],
         "is_sure": bool(record),
+    }
+
+
+_POINTS = 60
+
+
+def overview(visit: Visit) -> Mapping[str, Any]:
+    """Return the figures of the application, where to look, and the other applications of the log."""
+    picture, facts = head_of(visit)
+    lines, threads = picture.lines[-240:], picture.thread_times()
+    others = []
+    for name in visit.site.applications.names():
+        each = visit.site.application(name).picture() if name != picture.application else picture
+        others.append({"name": name, "picture": each})
+    return {
+        **facts,
+        "findings": findings_of(picture),
+        "rates_in": _per_second(lines, "records_in"),
+        "rates_out": _per_second(lines, "records_out"),
+        "lags": [lag for _, lag in picture.get("lags", ())][-_POINTS:]
+        or [None if line.lag == UNKNOWN else line.lag for line in lines[-_POINTS:]],
+        "threads": len(threads),
+        "busy": sum(each.busy for each in threads) / len(threads) if threads else 0.0,
+        "sentence": sentence_of(picture),
+        "times": [line.seconds for line in lines[-_POINTS:]],
+        "drops": [line.dropped for line in lines[-_POINTS:]],
+        "others": others,
+        "failure": failure_of(visit, picture),
+        "has_group": visit.site.log is not None and visit.application_name in visit.site.log.groups(),
+    }
+
+
+def _per_second(lines: Sequence[BatchLine], name: str) -> list[float | None]:
+    """Return a count a second between one batch and the next, for the last ones."""
+    rates: list[float | None] = []
+    for before, line in pairwise(lines):
+        seconds = max((line.end_ms - before.end_ms) / 1000, 0.05)
+        rates.append(getattr(line, name) / seconds)
+    return rates[-_POINTS:]
+
+
+_ERRORS = 10  # groups of a node
+_GENERATED = re.compile(r"(?:KSTREAM|KTABLE)-.*\d{10}")
+_CALLED = re.compile(r"calls (?P<function>\S+) \((?:.*[/\\])?(?P<line>[^/\\()]*:\d+)\)")
+
+
+def label_of(box: Mapping[str, Any]) -> str:
+    """Return what a box is called in the drawing: the function that a node with a generated name calls.
+
+    >>> box = {"kind": "node", "name": "KSTREAM-MAPVALUES-0000000001", "operation": "MapValues"}
+    >>> label_of(box), label_of({**box, "runs": "calls parse (/srv/shop.py:4) for each record"})
+    ('MapValues', 'parse')
+    >>> label_of({**box, "runs": "calls main.<locals>.<lambda> (shop.py:9)"}), label_of({**box, "name": "totals"})
+    ('lambda, shop.py:9', 'totals')
+    """
+    name = str(box["name"])
+    if not _GENERATED.fullmatch(name) or box["kind"] != "node":
+        return name
+    called = _CALLED.search(str(box.get("runs", "")))
+    if called is None:
+        return str(box.get("operation") or name)
+    function = called["function"].rpartition(".")[2]
+    return f"lambda, {called['line']}" if function == "<lambda>" else function
+
+
+def topology(visit: Visit) -> Mapping[str, Any]:
+    """Return the drawing with the rates of now, and the same as a table."""
+    picture, facts = head_of(visit)
+    application = visit.application
+    drawing = None if application is None else application.topology()
+    if drawing is None:
+        return {**facts, "drawing": None}
+    rates = picture.get("rates", {}).get("nodes", {})
+    lag: dict[str, int] = {}
+    for each in picture.partitions:
+        topic = each.name.rpartition("-")[0]
+        lag[topic] = lag.get(topic, 0) + each.lag
+    dropped: dict[str, int] = {}
+    for node, _, count, *_ in picture.get("reasons", ()):
+        dropped[node] = dropped.get(node, 0) + count
+    rows = []
+    for box in drawing["boxes"]:
+        if box["kind"] == "node":
+            rate = rates.get(box["name"], [0.0, 0.0, 0.0])
+            total = picture.get("nodes", {}).get(box["name"], [0, 0, 0.0])
+            share = picture.shares.get(box["name"])
+            rows.append(
+                {
+                    **box,
+                    "in": rate[0],
+                    "out": rate[1],
+                    "total": total,
+                    "share": share,
+                    "dropped": dropped.get(box["name"], 0),
+                }
+            )
+    live = {
+        "nodes": {row["name"]: [row["in"], row["out"], row["share"] or 0.0] for row in rows},
+        "stores": picture.store_rows,
+        "lag": lag,
+    }
+    there = linked_topics(visit)
+    boxes = [
+        {**box, "target": name if (name := box.get("topic", box["name"])) in there else ""}
+        if box["kind"] == "topic"
+        else {**box, "label": label_of(box)}
+        for box in drawing["boxes"]
+    ]
+    graph = {"boxes": boxes, **{name: drawing[name] for name in ("groups", "arrows", "touches")}}
+    chosen = next((row for row in rows if row["name"] == visit.get("node")), None)
+    return {
+        **facts,
+        "drawing": drawing,
+        "rows": rows,
+        "graph": json_text(graph),
+        "live": json_text(live),
+        "chosen": chosen,
+        "errors": [] if chosen is None else [each for each in picture.errors if each.node == chosen["name"]][:_ERRORS],
     }

@@ -12,8 +12,7 @@ from penstock.console.limits import CELL_CHARACTERS, SHOWN_CHARACTERS, cut
 from penstock.console.web.page import Visit
 from penstock.console.web.pages.application_pages import head_of
 from penstock.errors import ConfigError, PenstockError
-from penstock.query.http.answers import Paging
-from penstock.query.http.codec import ENCODINGS, Encoding
+from penstock.query.http.answers import ENCODINGS, Encoding, Paging
 
 if TYPE_CHECKING:
     from penstock.query.http.service import QueryService

@@ -1,4 +1,4 @@
-"""A page that describes a JSON interface, from its OpenAPI document, without scripts and without other hosts."""
+"""JSON answers whose texts may hold any characters, and a page that describes a JSON interface."""
 
 from __future__ import annotations
 
@@ -6,7 +6,19 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-__all__ = ["api_page"]
+from starlette.responses import JSONResponse
+
+from penstock.base.escapes import json_text
+
+__all__ = ["EscapedJson", "api_page"]
+
+
+class EscapedJson(JSONResponse):
+    """JSON with escapes for characters that a terminal acts upon, and for halves of surrogate pairs."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        return json_text(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 def api_page(document: Mapping[str, Any]) -> str:
