@@ -301,6 +301,9 @@ class Rotation(RuleBasedStateMachine):
         if self.driver.sources[0].task is not killed:
             killed.stop()  # a process of its own would be gone
         self.started()
+        for current in self.currents.values():
+            if current is not None and not current.data:
+                current.looked_at = 0  # before or after the crash
 
     @rule()
     def drain(self) -> None:
@@ -373,6 +376,10 @@ SCHEDULES = {  # of which each once lost a line, or brought one twice
     "a copy is cut, and then deleted, before the next look": ([""], [
         ("rename", {"at_once": True, "data": True}), ("drain", {}), ("append", LINE),
         ("copy_and_truncate", {"data": False, "look": False}), ("delete", {"at_once": True}), ("drain", {}),
+    ]),
+    "a log is copied while it is empty to the source, and the copy is deleted": ([""], [
+        ("drain", {}), ("delete", {"at_once": True}), ("append", {**LINE, "part": b""}),
+        ("copy_and_truncate", {"data": False, "look": True}), ("delete_oldest", {}), ("drain", {}),
     ]),
     "a log is cut, and has a copy of what came then": ([""], [
         ("rename", {"at_once": True, "data": True}), ("drain", {}), ("cut", {}), ("append", LINE),

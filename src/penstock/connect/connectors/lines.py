@@ -269,7 +269,12 @@ class FollowedFile:
         if later:
             return self._first(later, path)
         unchanged = self._matching([path], finished) if note.size else None  # it was copied, and is not cut yet
-        return unchanged or self._reader_of(path)
+        if unchanged is None:
+            return self._reader_of(path)
+        for copy in [each for each in self._late if note.identity == each.identity]:  # whose rest is in the file, too
+            self._late.remove(copy)
+            copy.close()
+        return unchanged
 
     def _first(self, files: list[Path], path: Path) -> LineReader | None:
         first = files[0] if files else path
