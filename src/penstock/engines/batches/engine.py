@@ -26,7 +26,7 @@ from penstock.engines.spark.gateway import silence_py4j
 from penstock.engines.spark.job import load_job
 from penstock.engines.spark.own_session import active_session, clone_session, keep_rdd_to_df
 from penstock.engines.spark.progress import BatchProgress, batch_progress
-from penstock.engines.spark.query_trigger import commit_trigger
+from penstock.engines.spark.query_trigger import commit_trigger, has_ended
 from penstock.engines.spark.quiet import quiet_pyspark
 from penstock.engines.spark.spark_log import QUERY, drop_damaged
 from penstock.engines.spark.worker_process import prepare_worker
@@ -225,7 +225,7 @@ class BatchQuery:
         for each in self._dataframe_queries:
             each.check()
         try:
-            return bool(self._query.awaitTermination(timeout_s))  # type: ignore[arg-type] # fractions are fine
+            return has_ended(self._query, timeout_s)
         except Exception as error:  # noqa: BLE001 - Spark wraps in many ways
             raise self._failure(error) from None
 

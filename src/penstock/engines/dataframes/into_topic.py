@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from penstock.base.log_lines import own_logger
 from penstock.engines.spark.own_session import active_session, clone_session, keep_rdd_to_df, move_frame
-from penstock.engines.spark.query_trigger import commit_trigger
+from penstock.engines.spark.query_trigger import commit_trigger, has_ended
 from penstock.engines.spark.quiet import quiet_pyspark
 from penstock.engines.spark.spark_log import drop_damaged, newest_planned, noted_inputs, sync_offsets
 from penstock.errors import (
@@ -146,7 +146,7 @@ class DataFrameQuery:
     def _wait(self, timeout_s: float) -> bool:
         assert self._query is not None, "call start() first"  # noqa: S101
         try:
-            return bool(self._query.awaitTermination(timeout_s))  # type: ignore[arg-type] # fractions are fine
+            return has_ended(self._query, timeout_s)
         except Exception as error:
             text = str(error).strip() or type(error).__name__
             failure = self._error or AppFailedError(
