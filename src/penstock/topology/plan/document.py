@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -14,11 +15,12 @@ from penstock.topology.plan.plan import PhysicalPlan
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Topology
 
-__all__ = ["FORMAT", "document_of", "fingerprint_of"]
+__all__ = ["FORMAT", "document_of", "fingerprint_of", "with_stable_names"]
 
 FORMAT = 1
 _NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
 _SERDES = ("key_serde", "value_serde", "hash_serde")
+_OWN_MODULES = re.compile(r"\bpenstock\.(?:[a-z0-9_]+\.)+(?=_?[A-Z])")
 
 
 def document_of(plan: PhysicalPlan, topology: Topology, settings: Mapping[str, Any] = _NO_SETTINGS) -> dict[str, Any]:
@@ -107,4 +109,18 @@ def fingerprint_of(document: dict[str, Any]) -> str:
 
 def _serde_name(serde: Any) -> str | None:
     """Return a serde's name; None: the application's default."""
-    return None if serde is None else str(getattr(serde, "name", serde))
+    return None if serde is None else _stable(str(getattr(serde, "name", serde)))
+
+
+def with_stable_names(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the noted facts of a store, or the defaults, with the names that serdes have in every version."""
+    return {fact: _stable(named) if fact in _SERDES and named else named for fact, named in facts.items()}
+
+
+def _stable(name: str) -> str:
+    """Return a serde's name without the modules of this package, which move from version to version.
+
+    >>> _stable("<class 'penstock.serde.subscription_serdes.SubscriptionSerde'>"), _stable("orders.serdes.OrderSerde")
+    ("<class 'penstock.SubscriptionSerde'>", 'orders.serdes.OrderSerde')
+    """
+    return _OWN_MODULES.sub("penstock.", name)

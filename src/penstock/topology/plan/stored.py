@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from penstock.errors import CheckpointMismatchError
-from penstock.topology.plan.document import FORMAT
+from penstock.topology.plan.document import FORMAT, with_stable_names
 
 __all__ = ["Home", "StoredPlan"]
 
@@ -59,7 +59,10 @@ class StoredPlan:
         dropped = facts.get("dropped", {})
         last = max(last, facts.get("last_id", -1))
         unsegmented = {int(number): batch for number, batch in facts.get("unsegmented", {}).items()}
-        return cls(facts["plan"], tuple(facts["fingerprints"]), dropped, last, unsegmented)
+        plan = {**facts["plan"], "stores": _with_stable_names(facts["plan"]["stores"])}
+        if "defaults" in plan:
+            plan["defaults"] = with_stable_names(plan["defaults"])
+        return cls(plan, tuple(facts["fingerprints"]), _with_stable_names(dropped), last, unsegmented)
 
     def homes(self) -> dict[str, Home]:
         """Return store -> the sub-topology whose segments hold it, also of stores that were taken out."""
@@ -134,3 +137,7 @@ class StoredPlan:
         facts: dict[str, Any] = {"fingerprints": list(self.fingerprints), "plan": self.plan, "last_id": self.last_id}
         facts |= {"dropped": self.dropped} if self.dropped else {}
         return facts | ({"unsegmented": self.unsegmented} if self.unsegmented else {})
+
+
+def _with_stable_names(stores: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {name: with_stable_names(facts) for name, facts in stores.items()}

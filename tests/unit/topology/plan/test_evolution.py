@@ -303,3 +303,16 @@ def test_a_default_that_has_written_state_is_kept() -> None:
     assert "default.value.serde was string and now is json" in change.reasons[0]
     typed = {**TEXTS, "default.value.serde": "json"}
     assert after(first(counted()), counted(), settings=typed)[0].verdict == "same"
+
+
+def test_a_class_of_ours_that_was_in_another_module_is_the_same() -> None:
+    _, stored = after(None, by_key("counts"))
+    facts = {"plan": json.loads(json.dumps(stored.plan)), "fingerprints": ["of another version"]}
+    store = facts["plan"]["stores"]["counts"]
+    store["key_serde"] = "<class 'penstock.serde.some_module.OwnSerde'>"
+    first = StoredPlan.of(facts)
+    store["key_serde"] = "<class 'penstock.serde.another_module.OwnSerde'>"
+    second = StoredPlan.of(facts)
+    assert first.plan == second.plan
+    store["key_serde"] = "<class 'penstock.serde.some_module.AnotherSerde'>"
+    assert StoredPlan.of(facts).plan != second.plan
