@@ -107,10 +107,9 @@ def batches(root: str) -> dict[str, Any]:
 
     from penstock import Materialized, StreamsBuilder
     from penstock.config import StreamsConfig
-    from penstock.engines.application.planned_app import PlannedApp
-    from penstock.engines.application.planning import plan_for
+    from penstock.engines.application.planning import PlannedApp, plan_for
     from penstock.engines.batches.envelope import Envelope, EnvelopeKind
-    from penstock.engines.batches.launch import prepare_job
+    from penstock.engines.batches.micro_batches import prepare_job
     from penstock.engines.batches.worker.exactly_once import run_task
     from penstock.engines.batches.worker.open_tasks import close_open_tasks
     from penstock.engines.batches.worker.task_batch import TaskBatch

@@ -24,7 +24,7 @@ import machine
 from penstock import StreamsConfig
 from penstock.base.clock import unix_ms
 from penstock.engines.app_metrics import AppMetrics
-from penstock.engines.application_states import State
+from penstock.engines.lifecycle import State
 from penstock.engines.spark.progress import BatchProgress
 from penstock.metrics.task_counts import Spread, TaskCounts
 from penstock.runtime.context import Surroundings

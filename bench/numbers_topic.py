@@ -21,7 +21,7 @@ from confluent_kafka import Producer
 import machine
 from compare import broker_in
 from penstock.engines.application.application_note import read_application, write_application
-from penstock.engines.threads.replicas.changelog_sources import newest_numbers
+from penstock.engines.threads.replicas.restoring import newest_numbers
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
 from penstock.state.changelog.base import TaskNumbers

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.engines.batches.envelope import Envelope, decode, encode_all
 from penstock.engines.batches.stage_rows import HandedRows, Outbox, rows_by_task
-from penstock.engines.offsets.reading_settings import ReadSettings
+from penstock.engines.offsets.start_positions import ReadSettings
 from penstock.engines.spark.job import SparkJob
 from penstock.log.base import HEADERS_TYPE
 from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology, TaskRun

@@ -26,7 +26,7 @@ import machine
 import penstock.engines.threads.loop.thread as thread_module
 from compare import broker_in, topology_of
 from penstock.config import StreamsConfig
-from penstock.engines.application.app_log import log_settings
+from penstock.engines.application.locations import log_settings
 from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.loop.thread import StreamThread
 from penstock.log.open import open_log

@@ -58,7 +58,7 @@ STARTING = {
 DRIVER = {
     "before the epoch": [Site(_START, "pickle_app", "after")],
     "in the epoch's start": [Site(_START, "commit_start_positions", "after")],
-    "before the epoch's threads": [Site("penstock.engines.threads.hosting.epoch_plans", "prepare_epoch", "after")],
+    "before the epoch's threads": [Site("penstock.engines.threads.hosting.start", "prepare_epoch", "after")],
 }
 SITES = {**BOTH, **STARTING, **DRIVER}
 

@@ -10,8 +10,7 @@ import pyarrow as pa
 from penstock.config import StreamsConfig
 from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.loop.thread import StreamThread, ThreadHooks, ThreadLog
-from penstock.log.base import TopicPartition
-from penstock.log.membership import StreamsMembership
+from penstock.log.base import StreamsMembership, TopicPartition
 from penstock.log.thread_clients import Writer
 from penstock.runtime.sensor import Sensor
 from penstock.topology.configured.apply import with_settings

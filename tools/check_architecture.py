@@ -100,7 +100,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "engines/batches": ("worker", "recovery"),
     "engines/spark": ("connector",),
-    "engines/threads": ("assignment", "replicas", "loop", "hosting"),
+    "engines/threads": ("replicas", "loop", "hosting"),
     "log": ("streams_groups", "embedded", "kafka", "clients", "groups"),
     "log/kafka": ("security", "wire", "clients", "checkup", "transactions"),
     "query": ("http",),

@@ -20,7 +20,7 @@ from penstock.console.applications import Applications, OwnApplication
 from penstock.console.recorder import HISTORY, NOW, Recorder, Watched, read_facts, write_facts
 from penstock.console.topology_drawing import drawing_of
 from penstock.console.web.site import Permissions, Site
-from penstock.engines.lags import beginnings_of, ends_of, time_at
+from penstock.engines.app_metrics import beginnings_of, ends_of, time_at
 from penstock.engines.spark.progress import BatchProgress
 from penstock.errors import StateError
 from penstock.log.base import TopicLog, TopicPartition

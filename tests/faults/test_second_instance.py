@@ -17,7 +17,7 @@ from penstock import KafkaStreams, StreamsBuilder
 from penstock.base.clock import unix_ms
 from penstock.engines.application import tenure
 from penstock.errors import FencedError
-from penstock.log.lease import Lease
+from penstock.log.base import Lease
 from penstock.log.open import open_log
 
 

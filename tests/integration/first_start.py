@@ -8,10 +8,9 @@ from __future__ import annotations
 import sys
 
 from penstock import Materialized, StreamsBuilder, StreamsConfig
-from penstock.engines.application.planned_app import PlannedApp
-from penstock.engines.application.planning import plan_for
-from penstock.engines.threads.hosting.epoch_plans import EpochPlans
+from penstock.engines.application.planning import PlannedApp, plan_for
 from penstock.engines.threads.hosting.instance_group import InstanceGroup
+from penstock.engines.threads.hosting.start import EpochPlans
 from penstock.errors import PenstockError
 from penstock.log.open import open_log
 

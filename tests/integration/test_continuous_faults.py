@@ -15,8 +15,8 @@ from brokers import running_broker
 from eventually import eventually
 from penstock import KafkaStreams, Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.engines.application_reset import ApplicationReset
 from penstock.engines.kafka_streams import State
+from penstock.engines.reset import ApplicationReset
 from penstock.errors import AppFailedError, CheckpointMismatchError, OffsetOutOfRangeError, ProductionError
 from penstock.log import Consumer, TopicPartition
 from penstock.log.groups.resets import Target

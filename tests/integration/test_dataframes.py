@@ -12,8 +12,8 @@ import pytest
 
 from eventually import eventually
 from penstock import Consumed, KafkaStreams, Materialized, StreamsBuilder, StreamsConfig
-from penstock.engines.application_reset import ApplicationReset
 from penstock.engines.figures import BatchMeter
+from penstock.engines.reset import ApplicationReset
 from penstock.engines.running import Run
 from penstock.errors import CheckpointMismatchError, SerializationError, TopologyError
 from penstock.log.groups.resets import Target

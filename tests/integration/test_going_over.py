@@ -14,9 +14,8 @@ import pytest
 
 from eventually import eventually
 from penstock import KafkaStreams, StreamsBuilder
-from penstock.engines.application.sharing import SharingRecord
-from penstock.engines.application.tenure import LeaseTenure
-from penstock.engines.application_states import State
+from penstock.engines.application.tenure import LeaseTenure, SharingRecord
+from penstock.engines.lifecycle import State
 from penstock.errors import LogUnavailableError
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator

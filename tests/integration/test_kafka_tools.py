@@ -14,7 +14,7 @@ from eventually import eventually
 from penstock import Materialized, StreamsBuilder
 from penstock.base.jars import KAFKA_VERSION, broker_jars, fetch_jars, java_command
 from penstock.config import StreamsConfig
-from penstock.engines.application_reset import ApplicationReset
+from penstock.engines.reset import ApplicationReset
 from penstock.errors import FencedError, LogError
 from penstock.log.base import TopicPartition
 from penstock.log.groups.admin import GroupAdmin

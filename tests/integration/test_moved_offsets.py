@@ -4,7 +4,7 @@ import pytest
 
 from penstock import Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.engines.application_reset import ApplicationReset
+from penstock.engines.reset import ApplicationReset
 from penstock.log import Consumer, TopicPartition
 from penstock.log.groups.resets import Target
 

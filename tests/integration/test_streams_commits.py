@@ -12,10 +12,9 @@ import pytest
 
 from eventually import eventually
 from penstock.errors import FencedError
-from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.base import OffsetAndMetadata, StreamsMembership, TopicPartition
 from penstock.log.kafka.log import KafkaLog
 from penstock.log.kafka.transactions.commit_producer import KafkaCommitProducer
-from penstock.log.membership import StreamsMembership
 from penstock.log.streams_groups.description import GroupTopology
 from penstock.log.streams_groups.member import MemberState, StreamsMember
 from penstock.log.thread_clients import CommitProducer, Writer

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import FencedError, TopologyError
-from penstock.log.base import OffsetAndMetadata, TopicPartition
-from penstock.log.membership import StreamsMembership
+from penstock.log.base import OffsetAndMetadata, StreamsMembership, TopicPartition
 from penstock.log.open import open_log
 from penstock.log.streams_groups.description import (
     CopartitionGroup,

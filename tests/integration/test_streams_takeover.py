@@ -9,14 +9,13 @@ import pytest
 
 from eventually import eventually
 from penstock.config import StreamsConfig
-from penstock.engines.application_reset import ApplicationReset
+from penstock.engines.reset import ApplicationReset
 from penstock.errors import FencedError, LogError
-from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.base import OffsetAndMetadata, StreamsMembership, TopicPartition
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.embedded.membership import JoinRequest
 from penstock.log.groups.admin import GroupAdmin
 from penstock.log.groups.resets import Target
-from penstock.log.membership import StreamsMembership
 from penstock.log.streams_groups.description import GroupSubtopology, GroupTopology, HeartbeatError
 from penstock.log.streams_groups.member import MemberState, StreamsMember
 from penstock.log.streams_groups.refusals import refusal

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.threads.assignment.task_assignor import Holders, assign_tasks
+from penstock.engines.threads.assignment import Holders, assign_tasks
 from penstock.topology.plan.plan import TaskId
 
 TASKS = st.sets(st.builds(TaskId, st.integers(0, 4), st.integers(0, 20)))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.threads.assignment.ownership import Ownership
-from penstock.engines.threads.assignment.task_assignor import PlacementLimits, Spot, StateHolders, place_tasks
+from penstock.engines.threads.assignment import Ownership, PlacementLimits, Spot, StateHolders, place_tasks
 from penstock.topology.plan.plan import TaskId
 
 TASKS = st.sets(st.builds(TaskId, st.integers(0, 3), st.integers(0, 8)), min_size=1)

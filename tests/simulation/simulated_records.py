@@ -19,11 +19,10 @@ import pyarrow as pa
 
 from penstock.errors import FencedError, InvalidStateError, LogError, LogUnavailableError, UnknownTopicError
 from penstock.log import lease_holders, lease_keeper, leases
-from penstock.log.base import RECORD_SCHEMA, Fetched, TopicInfo, TopicPartition
+from penstock.log.base import RECORD_SCHEMA, Fetched, Lease, TopicInfo, TopicPartition
 from penstock.log.fenced_record import RecordName
 from penstock.log.kafka.transactions import fenced_record
 from penstock.log.kafka.transactions.records import KafkaRecords
-from penstock.log.lease import Lease
 from penstock.log.lease_keeper import LeaseKeeper
 from penstock.log.leases import Leases, lease_name
 from penstock.log.thread_clients import Part, Writer

@@ -171,7 +171,7 @@ def _needs(servers: str, settings: Mapping[str, Any], target: str) -> tuple[Appl
     """Return what the named application needs, and all settings; without one, what any would need."""
     from penstock.cli.loader import load_topology
     from penstock.config import StreamsConfig
-    from penstock.engines.application.app_log import log_settings
+    from penstock.engines.application.locations import log_settings
     from penstock.engines.application.needs import needs_of
     from penstock.engines.application.planning import plan_for
     from penstock.log.application_needs import ApplicationNeeds

@@ -23,7 +23,7 @@ from penstock.console.alerts import AlertLog, alerts_of
 from penstock.console.app_view import BatchLine, Minute, Picture
 from penstock.console.error_groups import ErrorGroups
 from penstock.console.exposure import EVERYTHING, Exposure, facts_of, place_of
-from penstock.engines.batch_records import batch_record
+from penstock.engines.figures import batch_record
 from penstock.engines.spark.progress import BatchProgress, counted_by
 from penstock.errors import PenstockError
 from penstock.log.processes import may_run

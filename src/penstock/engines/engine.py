@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock.engines.application.planned_app import PlannedApp
+    from penstock.engines.application.planning import PlannedApp
     from penstock.engines.spark.session import SparkApplication
     from penstock.errors import PenstockError
-    from penstock.log.base import TopicLog, TopicPartition
-    from penstock.log.embedded.coordination import Lease
-    from penstock.log.membership import GroupMembership
+    from penstock.log.base import GroupMembership, Lease, TopicLog, TopicPartition
     from penstock.query.metadata import HostInfo
     from penstock.state.restores.listener import StateRestoreListener
     from penstock.state.restores.restore import Restore

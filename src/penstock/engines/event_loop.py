@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.application_states import State
+from penstock.engines.lifecycle import State
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from penstock.config import StreamsConfig
     from penstock.engines.app_metrics import AppMetrics
-    from penstock.engines.application_states import State
     from penstock.engines.committed.interactive_queries import StoreQueries
     from penstock.engines.extensions import ApplicationExtensions
+    from penstock.engines.lifecycle import State
     from penstock.query.http.server import QueryServer
     from penstock.query.http.service import QueryService
     from penstock.query.metadata import HostInfo, Registration

@@ -13,13 +13,12 @@ from penstock.base.java_names import with_java_names
 from penstock.base.log_lines import Work, ended_without_trace, lines_on_terminal, own_logger
 from penstock.config import StreamsConfig
 from penstock.engines.app_metrics import AppMetrics
-from penstock.engines.application_states import State, StateListener
 from penstock.engines.committed.interactive_queries import StoreQueries
 from penstock.engines.event_loop import AsyncKafkaStreams, Embedding
 from penstock.engines.extensions import ApplicationExtensions, ApplicationHandle
 from penstock.engines.figures import BatchMeter, RunLog
 from penstock.engines.http_port import HttpPort
-from penstock.engines.lifecycle import Lifecycle
+from penstock.engines.lifecycle import Lifecycle, State, StateListener
 from penstock.engines.supervisor import Supervisor
 from penstock.errors import ConfigError, EnvironmentProblemError, FencedError, InvalidStateError, PenstockError
 from penstock.topology.dataframes import for_application, session_of
@@ -225,7 +224,7 @@ class KafkaStreams:
                 over when that one has ended or died. False, and until "latest": FencedError.
         """
         _require_pyspark()
-        from penstock.engines.spark.interrupts import interruptible, stop_on_signals
+        from penstock.engines.spark.gateway import interruptible, stop_on_signals
         from penstock.engines.spark.session import running_session
 
         self._session = self._session or running_session()  # Spark looks for it in this thread alone
@@ -253,7 +252,7 @@ class KafkaStreams:
             CheckpointMismatchError: It has run, but its checkpoint is not in the place of these settings.
         """
         self._lifecycle.require_created("reset")
-        from penstock.engines.application.app_log import open_app_log
+        from penstock.engines.application.locations import open_app_log
         from penstock.engines.reset import find_resources, forget
         from penstock.log.lease_keeper import held_lease
 
@@ -408,7 +407,7 @@ class KafkaStreams:
         return explain_json(*self._explained())
 
     def _explained(self) -> tuple[PhysicalPlan, Topology, dict[int, str | None], StreamsConfig]:
-        from penstock.engines.application.app_log import open_app_log
+        from penstock.engines.application.locations import open_app_log
         from penstock.engines.application.modes import in_own_mode
         from penstock.engines.application.planning import plan_for
         from penstock.runtime.task import sliced_reasons

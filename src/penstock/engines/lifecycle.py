@@ -1,15 +1,36 @@
-"""The state of an application, from its creation to its end."""
+"""The states of an application, from its creation to its end."""
 
 from __future__ import annotations
 
+import enum
 import threading
 from collections.abc import Callable
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.application_states import State, StateListener
 from penstock.errors import AppFailedError, InvalidStateError, PenstockError
 
-__all__ = ["Lifecycle"]
+__all__ = ["Lifecycle", "State", "StateListener"]
+
+
+class State(enum.Enum):
+    """Kafka's ``KafkaStreams.State``."""
+
+    CREATED = "CREATED"
+    REBALANCING = "REBALANCING"
+    RUNNING = "RUNNING"
+    PENDING_SHUTDOWN = "PENDING_SHUTDOWN"
+    NOT_RUNNING = "NOT_RUNNING"
+    PENDING_ERROR = "PENDING_ERROR"
+    ERROR = "ERROR"
+
+    @property
+    def is_running_or_rebalancing(self) -> bool:
+        """Whether the application is started and not stopping; Kafka's ``isRunningOrRebalancing``."""
+        return self in (State.RUNNING, State.REBALANCING)
+
+
+StateListener = Callable[[State, State], None]
+
 
 _log = own_logger("penstock.app")
 _ENDED = (State.NOT_RUNNING, State.ERROR)

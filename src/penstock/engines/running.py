@@ -9,24 +9,21 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.application.app_log import open_app_log
-from penstock.engines.application.locations import Locations
+from penstock.engines.app_metrics import committed_by_name, lag_behind
+from penstock.engines.application.application_note import note_sinks
+from penstock.engines.application.locations import Locations, open_app_log
 from penstock.engines.application.modes import in_mode, known_mode, may_have_run, require_mode, with_mode
 from penstock.engines.application.needs import needs_of
-from penstock.engines.application.planned_app import PlannedApp
-from penstock.engines.application.planning import create_missing, create_sources, plan_for
-from penstock.engines.application.sharing import wait_for_lease, wait_to_share
-from penstock.engines.application.sink_formats import note_sinks
-from penstock.engines.application.tenure import LeaseTenure, SharedTenure
+from penstock.engines.application.planning import PlannedApp, create_missing, create_sources, plan_for
+from penstock.engines.application.tenure import LeaseTenure, SharedTenure, wait_for_lease, wait_to_share
 from penstock.engines.conversion.convert import convert_at_start
 from penstock.engines.engine import Start
 from penstock.engines.factory import engine_of
 from penstock.engines.figures import BatchMeter
-from penstock.engines.lags import committed_by_name, lag_behind
 from penstock.engines.spark.cores import CoreWatch, task_slots
 from penstock.engines.spark.java_archive import make_in_background
-from penstock.engines.spark.machine_limits import check_open_files
 from penstock.engines.spark.session import SparkApplication, spare_slots, spark_for
+from penstock.engines.spark.worker_process import check_open_files
 from penstock.errors import FencedError, LogError, LogUnavailableError, PenstockError, UnknownTopicError
 from penstock.log.client_counts import rebalancing
 from penstock.log.url import kafka_servers
@@ -39,8 +36,7 @@ if TYPE_CHECKING:
     from penstock.engines.app_metrics import AppMetrics
     from penstock.engines.application.tenure import Tenure
     from penstock.engines.spark.progress import BatchProgress
-    from penstock.log.base import TopicLog
-    from penstock.log.embedded.coordination import Lease
+    from penstock.log.base import Lease, TopicLog
     from penstock.state.restores.listener import StateRestoreListener
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology

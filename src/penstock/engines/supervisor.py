@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import Work, own_logger
-from penstock.engines.application_states import State
+from penstock.engines.lifecycle import State
 from penstock.engines.spark.failures import spark_is_gone
 from penstock.errors import LogUnavailableError, PenstockError
 

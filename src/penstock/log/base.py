@@ -12,10 +12,9 @@ from typing import Literal, NamedTuple, Protocol, Self
 
 import pyarrow as pa
 
+from penstock.errors import FencedError
 from penstock.log.application_needs import ApplicationNeeds
 from penstock.log.fenced_record import FencedRecord, RecordName
-from penstock.log.lease import Lease
-from penstock.log.membership import GroupMembership
 
 __all__ = [
     "APPLICATION_INSTANCE",
@@ -23,6 +22,7 @@ __all__ = [
     "RECORD_SCHEMA",
     "Fetched",
     "GroupMember",
+    "GroupMembership",
     "GroupState",
     "Isolation",
     "Lease",
@@ -30,11 +30,74 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTime",
     "Span",
+    "StreamsMembership",
     "Stretch",
     "TopicInfo",
     "TopicLog",
     "TopicPartition",
+    "membership_refused",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to run an application; a higher epoch fences lower ones.
+
+    ``process_start`` is the start of its holder's process, see `penstock.log.processes.process_start`.
+    """
+
+    application: str
+    owner: str
+    epoch: int
+    host: str
+    pid: int
+    since_ms: int
+    heartbeat_ms: int
+    ttl_ms: int
+    released: bool
+    process_start: str = ""
+
+
+class GroupMembership(NamedTuple):
+    """The member of its group that an application is: a commit in its name fails once the group has removed it.
+
+    Attributes:
+        member: The member id, assigned by the group.
+        instance: The ``group.instance.id``.
+        generation: The generation of the group.
+    """
+
+    member: str
+    instance: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsMembership:
+    """A stream thread's membership of a streams group (KIP-1071): the group fences commits, and no lease is needed.
+
+    Attributes:
+        member: The member id, made by the member itself.
+        epoch: The newest epoch that the thread knows. An older one than the group's is accepted for the partitions of
+            tasks that the member has had since then (KIP-1251).
+        instance: The ``group.instance.id``; empty: it has none.
+    """
+
+    member: str
+    epoch: int
+    instance: str = ""
+
+
+def membership_refused(
+    group: str, membership: StreamsMembership, reason: Literal["stale", "unknown"], details: str
+) -> FencedError:
+    """Make the error of a commit by a member that has lost its tasks, or its place in the group."""
+    return FencedError(
+        f"member {membership.member} of group {group!r} may not commit as of epoch {membership.epoch}: {details}",
+        hint="Others have its tasks, or will have them soon: close them without a commit, and join again.",
+        group=group, member=membership.member, epoch=membership.epoch, membership=reason,
+    )  # fmt: skip
+
 
 APPLICATION_INSTANCE = "penstock-application"  # the group.instance.id of a running application in its own group
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

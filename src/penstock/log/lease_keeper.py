@@ -12,8 +12,7 @@ from penstock.errors import FencedError, PenstockError
 from penstock.log.lease_holders import heartbeat_pause_s
 
 if TYPE_CHECKING:
-    from penstock.log.base import TopicLog
-    from penstock.log.lease import Lease
+    from penstock.log.base import Lease, TopicLog
 
 __all__ = ["LeaseKeeper", "held_lease"]
 

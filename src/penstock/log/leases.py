@@ -10,8 +10,8 @@ from typing import TypeVar, cast
 
 from penstock.base.clock import unix_ms
 from penstock.errors import FencedError
+from penstock.log.base import Lease
 from penstock.log.fenced_record import WRITERS, FencedRecord, RecordName, StoredRecord, change_record
-from penstock.log.lease import Lease
 from penstock.log.lease_holders import heartbeat_pause_s, holder_runs, may_have_another_clock, runs_already
 from penstock.log.processes import own_process
 

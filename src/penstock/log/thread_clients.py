@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
-from penstock.log.base import Fetched, OffsetAndMetadata, TopicPartition
-from penstock.log.membership import GroupMembership, StreamsMembership
+from penstock.log.base import Fetched, GroupMembership, OffsetAndMetadata, StreamsMembership, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.log.streams_groups.coordinator import StreamsCoordinator
 
-__all__ = ["CHANGELOG_WRITER", "Fetcher", "Part", "ThreadClients", "CommitProducer", "Writer"]
+__all__ = ["CHANGELOG_WRITER", "CommitProducer", "Fetcher", "Part", "ThreadClients", "Writer"]
 
 Part = tuple[str, int, "pa.RecordBatch"]
 """Topic, partition, and records for it (``RECORD_SCHEMA``; the ``offset`` column may be absent and is ignored)."""

@@ -7,7 +7,7 @@ import pytest
 from penstock import StreamsBuilder, StreamsConfig
 from penstock.console.recorder import Recorder, Watched
 from penstock.engines.app_metrics import AppMetrics
-from penstock.engines.application_states import State
+from penstock.engines.lifecycle import State
 from penstock.engines.spark.progress import BatchProgress
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.engines.threads.assignment.task_assignor import StateHolders
-from penstock.engines.threads.hosting.control_server import Member
+from penstock.engines.threads.assignment import StateHolders
+from penstock.engines.threads.hosting.control_channel import Member
 from penstock.engines.threads.hosting.epoch import Epoch
 from penstock.engines.threads.hosting.job import ContinuousJob
 from penstock.engines.threads.hosting.task_sharing import PlacedTasks

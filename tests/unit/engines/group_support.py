@@ -9,7 +9,7 @@ from typing import Any
 
 from epoch_support import plan_of_tasks
 
-from penstock.engines.threads.hosting.control_server import Member
+from penstock.engines.threads.hosting.control_channel import Member
 from penstock.engines.threads.hosting.epoch import Epoch
 from penstock.engines.threads.hosting.group_members import GroupMembers, Identities
 from penstock.engines.threads.hosting.job import ContinuousJob

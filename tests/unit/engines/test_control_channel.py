@@ -12,9 +12,16 @@ import pytest
 from epoch_support import EPOCH, plan_of_tasks
 
 from eventually import eventually
-from penstock.engines.threads.hosting.control_client import ControlAddress, ControlClient
-from penstock.engines.threads.hosting.control_lines import FIRST_LINE_BYTES, ControlLines, encode_line, mac_of
-from penstock.engines.threads.hosting.control_server import ControlServer, Member
+from penstock.engines.threads.hosting.control_channel import (
+    FIRST_LINE_BYTES,
+    ControlAddress,
+    ControlClient,
+    ControlLines,
+    ControlServer,
+    Member,
+    encode_line,
+    mac_of,
+)
 from penstock.engines.threads.hosting.job import ContinuousJob
 from penstock.engines.threads.hosting.thread_host import ThreadHost
 from penstock.errors import AppFailedError, FencedError

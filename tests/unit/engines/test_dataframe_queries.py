@@ -13,8 +13,7 @@ import pytest
 from penstock.engines.dataframes.into_topic import DataFrameQuery, dataframe_queries, spark_location
 from penstock.engines.threads.hosting.crashes import is_passing
 from penstock.errors import CheckpointMismatchError, FencedError, LogUnavailableError, PenstockError, UnknownTopicError
-from penstock.log.base import TopicLog
-from penstock.log.embedded.coordination import Lease
+from penstock.log.base import Lease, TopicLog
 from penstock.log.open import open_log
 from penstock.serde.primitives import StringSerde
 from penstock.state.documents import write_document

@@ -11,9 +11,8 @@ import pytest
 
 from eventually import eventually
 from penstock.config import StreamsConfig
-from penstock.engines.application_states import State
 from penstock.engines.event_loop import AsyncKafkaStreams, Embedding
-from penstock.engines.lifecycle import Lifecycle
+from penstock.engines.lifecycle import Lifecycle, State
 from penstock.errors import AppFailedError, PenstockError, StateError
 
 LIMIT_S = 120

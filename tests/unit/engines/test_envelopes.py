@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engines.batches.envelope import Envelope, EnvelopeKind, decode, encode
-from penstock.engines.batches.slots import slot_of, slots_of
+from penstock.engines.batches.spark_tasks import slot_of, slots_of
 from penstock.engines.batches.stage_rows import HandedRows, Outbox, rows_by_task
 from penstock.engines.batches.worker.exactly_once import topic_batches
 from penstock.engines.offsets.offsets import SourceOffset, batch_ends
-from penstock.engines.offsets.reading_settings import ReadSettings
+from penstock.engines.offsets.start_positions import ReadSettings
 from penstock.engines.spark.job import SparkJob
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA, TopicPartition
 from penstock.log.open import open_log

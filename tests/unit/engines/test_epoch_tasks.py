@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from epoch_support import EPOCH, Driver, plan_of_tasks
 
-from penstock.engines.threads.assignment.task_assignor import StateHolders
+from penstock.engines.threads.assignment import StateHolders
 from penstock.engines.threads.hosting.checks import require_core_for_dataframes
-from penstock.engines.threads.hosting.control_server import Member
+from penstock.engines.threads.hosting.control_channel import Member
 from penstock.engines.threads.hosting.crashes import is_passing
 from penstock.engines.threads.hosting.epoch import Epoch
 from penstock.engines.threads.hosting.job import ContinuousJob

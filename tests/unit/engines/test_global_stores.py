@@ -16,8 +16,8 @@ from worker_support import ROWS, append, loaded, prepared, report, run, two_work
 from penstock import Materialized, StreamsBuilder
 from penstock.engines import global_copy
 from penstock.engines.app_metrics import AppMetrics
-from penstock.engines.application_states import State
 from penstock.engines.batches.worker import exactly_once
+from penstock.engines.lifecycle import State
 from penstock.engines.spark.progress import batch_progress
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.runtime.sensor import Sensor

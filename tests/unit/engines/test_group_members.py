@@ -13,12 +13,11 @@ import pytest
 from epoch_support import plan_of_tasks
 from group_support import EPOCH, Instance
 
-from penstock.engines.threads.hosting.control_server import Member
+from penstock.engines.threads.hosting.control_channel import Member
 from penstock.errors import LogUnavailableError, TopologyError
-from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.base import OffsetAndMetadata, StreamsMembership, TopicPartition
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
-from penstock.log.membership import StreamsMembership
 from penstock.log.open import open_log
 from penstock.log.streams_groups.description import (
     LEAVE_EPOCH,

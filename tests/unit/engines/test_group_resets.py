@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import logging
 
-from penstock.engines.offsets.group_resets import resets_since, take_up_group_resets
 from penstock.engines.offsets.offsets import SourceOffset
+from penstock.engines.offsets.start_positions import resets_since, take_up_group_resets
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.groups.gone_back import MARK, epoch_note
 from penstock.log.open import open_log

@@ -14,10 +14,9 @@ import pytest
 
 from penstock import KafkaStreams, Materialized, StreamsBuilder, StreamsConfig
 from penstock.base.clock import unix_ms
-from penstock.engines.application.planned_app import PlannedApp
-from penstock.engines.application.planning import plan_for
+from penstock.engines.application.planning import PlannedApp, plan_for
 from penstock.engines.application.tenure import SharedTenure
-from penstock.engines.committed.group_instances import GroupInstances
+from penstock.engines.committed.opening import GroupInstances
 from penstock.engines.threads.hosting.instance_group import InstanceGroup
 from penstock.engines.threads.hosting.log_notes import StartNote
 from penstock.engines.threads.hosting.start import NewEpoch, prepare_epoch

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock import StreamsBuilder
-from penstock.engines.lags import lag_behind
+from penstock.engines.app_metrics import lag_behind
 from penstock.log.open import open_log
 from penstock.topology.plan.plan import plan_of
 

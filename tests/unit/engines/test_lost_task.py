@@ -14,10 +14,8 @@ import pytest
 
 from eventually import eventually
 from penstock import StreamsBuilder, StreamsConfig
-from penstock.engines.application.planned_app import PlannedApp
-from penstock.engines.application.planning import plan_for
-from penstock.engines.threads.hosting.control_client import ControlAddress
-from penstock.engines.threads.hosting.control_server import ControlServer, Member
+from penstock.engines.application.planning import PlannedApp, plan_for
+from penstock.engines.threads.hosting.control_channel import ControlAddress, ControlServer, Member
 from penstock.engines.threads.hosting.start import NewEpoch, prepare_epoch
 from penstock.engines.threads.hosting.thread_host import run_thread
 from penstock.log.base import TopicPartition

@@ -10,8 +10,8 @@ from worker_support import loaded, prepared
 
 from penstock import StreamsBuilder
 from penstock.engines.batches.worker import open_tasks
-from penstock.engines.spark import machine_limits
-from penstock.engines.spark.machine_limits import check_open_files, open_task_limit
+from penstock.engines.spark import worker_process
+from penstock.engines.spark.worker_process import check_open_files, open_task_limit
 from penstock.errors import EnvironmentProblemError
 from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology, TaskRun
 
@@ -55,14 +55,14 @@ def plan(tasks: int) -> PhysicalPlan:
 
 
 def test_the_limit_of_open_files_is_checked(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(machine_limits, "raise_file_limit", lambda: 1024)
+    monkeypatch.setattr(worker_process, "raise_file_limit", lambda: 1024)
     with caplog.at_level(logging.WARNING):
         check_open_files(plan(100))
         assert not caplog.records
         check_open_files(plan(1000))
     assert "keeps 192 of 1000 tasks" in caplog.text
     assert "ulimit -n 4256" in caplog.text
-    monkeypatch.setattr(machine_limits, "raise_file_limit", lambda: 300)
+    monkeypatch.setattr(worker_process, "raise_file_limit", lambda: 300)
     with pytest.raises(EnvironmentProblemError, match="300 files") as caught:
         check_open_files(plan(1))
     assert "ulimit -n 512" in caught.value.hint

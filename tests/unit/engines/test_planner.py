@@ -14,12 +14,11 @@ import pytest
 from group_offsets import set_offsets
 from penstock import Consumed, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.engines.application.planned_app import PlannedApp
-from penstock.engines.application.planning import plan_for
-from penstock.engines.batches.bins import cut_into_bins
-from penstock.engines.batches.launch import prepare_job
+from penstock.engines.application.planning import PlannedApp, plan_for
+from penstock.engines.batches.micro_batches import prepare_job
 from penstock.engines.batches.planned_batch import PlannedBatch
 from penstock.engines.batches.planner import Planner
+from penstock.engines.batches.spark_tasks import cut_into_bins
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.errors import (
     CheckpointMismatchError,

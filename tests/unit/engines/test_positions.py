@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from penstock.engines.offsets import start_positions
-from penstock.engines.offsets.reading_settings import ReadSettings
-from penstock.engines.offsets.start_positions import added_positions, first_positions
+from penstock.engines.offsets.start_positions import ReadSettings, added_positions, first_positions
 from penstock.log.base import OffsetAndTime, TopicPartition
 
 PLACES = [TopicPartition("t", number) for number in range(4)]

@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.offsets.offsets import batch_ends
-from penstock.engines.offsets.record_order import PartitionBacklog, oldest_first
+from penstock.engines.offsets.offsets import PartitionBacklog, batch_ends, oldest_first
 from penstock.log.base import Span, TopicPartition
 
 USERS, ORDERS = TopicPartition("users", 0), TopicPartition("orders", 0)

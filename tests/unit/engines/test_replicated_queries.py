@@ -14,8 +14,7 @@ import pytest
 
 from penstock.config import StreamsConfig
 from penstock.engines.application.locations import Locations
-from penstock.engines.committed.from_plan import state_of_checkpoint
-from penstock.engines.committed.opening import lag_of, open_committed
+from penstock.engines.committed.opening import lag_of, open_committed, state_of_checkpoint
 from penstock.engines.committed.replicated import ReplicatedState
 from penstock.engines.committed.state import CommittedState
 from penstock.engines.threads.loop.thread import ThreadLog

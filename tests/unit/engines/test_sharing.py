@@ -20,18 +20,28 @@ import pytest
 from eventually import eventually
 from penstock import KafkaStreams, StreamsBuilder, StreamsConfig
 from penstock.base.clock import unix_ms
-from penstock.engines.application.planned_app import PlannedApp
-from penstock.engines.application.planning import plan_for
-from penstock.engines.application.sharing import SharingRecord, _Holder, wait_for_lease, wait_to_share
-from penstock.engines.application.tenure import LeaseTenure, SharedTenure
+from penstock.engines.application.planning import PlannedApp, plan_for
+from penstock.engines.application.tenure import (
+    LeaseTenure,
+    SharedTenure,
+    SharingRecord,
+    _Holder,
+    wait_for_lease,
+    wait_to_share,
+)
 from penstock.engines.factory import engine_of
 from penstock.engines.figures import BatchMeter
 from penstock.engines.running import Run
-from penstock.engines.threads.hosting.instance_group import InstanceGroup, sharing_identity, why_not_shared
-from penstock.engines.threads.hosting.member_notes import MemberNote, leave_for_dead
+from penstock.engines.threads.hosting.instance_group import (
+    InstanceGroup,
+    MemberNote,
+    leave_for_dead,
+    sharing_identity,
+    why_not_shared,
+)
 from penstock.errors import AuthorizationError, FencedError, LogError, LogUnavailableError
+from penstock.log.base import Lease
 from penstock.log.embedded.log import EmbeddedLog
-from penstock.log.lease import Lease
 from penstock.log.open import open_log
 from penstock.log.streams_groups.description import LEAVE_STATIC_EPOCH
 from penstock.log.streams_groups.member import StreamsMember
@@ -204,7 +214,7 @@ def test_after_a_refusal_another_start_may_ask_again(url: str, log: EmbeddedLog,
 def test_an_instance_that_does_not_offer_is_not_waited_for_long(
     url: str, log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.engines.application.sharing._OFFER_MS", 0)
+    monkeypatch.setattr("penstock.engines.application.tenure._OFFER_MS", 0)
     silent = Holder(url, "is silent")
     try:
         with pytest.raises(FencedError, match="runs already"):
@@ -234,7 +244,7 @@ def test_one_process_does_not_share_with_itself(url: str, log: EmbeddedLog) -> N
 
 def test_a_request_counts_for_some_time(log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch) -> None:
     record, now = SharingRecord(log, "app"), unix_ms()
-    monkeypatch.setattr("penstock.engines.application.sharing.unix_ms", lambda: now)
+    monkeypatch.setattr("penstock.engines.application.tenure.unix_ms", lambda: now)
     record.offer("one")
     assert not record.read().is_asked
     record.ask()

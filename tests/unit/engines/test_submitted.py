@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.spark.submitted import overruled_settings, submitted_settings
+from penstock.engines.spark.session import overruled_settings, submitted_settings
 
 
 @pytest.fixture(autouse=True)

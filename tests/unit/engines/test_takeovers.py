@@ -13,9 +13,9 @@ from worker_support import ROWS, append, loaded, prepared, run
 
 from group_offsets import set_offsets
 from penstock import Grouped, Materialized, StreamsBuilder
-from penstock.engines.application.planned_app import PlannedApp
+from penstock.engines.application.planning import PlannedApp
 from penstock.engines.batches.envelope import Envelope, EnvelopeKind
-from penstock.engines.batches.launch import prepare_job
+from penstock.engines.batches.micro_batches import prepare_job
 from penstock.engines.batches.takeovers import check_changelog_ends, check_group, note_changelog_ends
 from penstock.engines.batches.worker import open_tasks
 from penstock.engines.batches.worker.exactly_once import run_task

@@ -14,10 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.config import StreamsConfig
-from penstock.engines.application.planned_app import PlannedApp
-from penstock.engines.application.planning import plan_for
+from penstock.engines.application.planning import PlannedApp, plan_for
 from penstock.engines.batches.envelope import Envelope, EnvelopeKind
-from penstock.engines.batches.launch import prepare_job
+from penstock.engines.batches.micro_batches import prepare_job
 from penstock.engines.batches.worker.exactly_once import run_task
 from penstock.engines.batches.worker.task_batch import TaskBatch
 from penstock.engines.spark.job import load_job

@@ -11,7 +11,7 @@ from penstock.config import StreamsConfig
 from penstock.engines.application.locations import Locations
 from penstock.engines.application.planning import plan_for
 from penstock.engines.application.stored_plans import resumable_plan
-from penstock.engines.application_reset import ApplicationReset
+from penstock.engines.reset import ApplicationReset
 from penstock.errors import CheckpointMismatchError, ConfigError, FencedError, LogError, UnknownTopicError
 from penstock.log import Consumer
 from penstock.log.base import TopicPartition

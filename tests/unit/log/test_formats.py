@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from penstock import Materialized, Produced, Serdes, StreamsBuilder, StreamsConfig, TimeWindows
-from penstock.engines.application.sink_formats import formats_of_sinks
+from penstock.engines.application.application_note import formats_of_sinks
 from penstock.log.formats import TopicFormat, format_of, note_formats
 from penstock.log.open import open_log
 

@@ -6,7 +6,7 @@ import time
 
 from penstock import StreamsBuilder, StreamsConfig
 from penstock.engines.app_metrics import AppMetrics
-from penstock.engines.application_states import State
+from penstock.engines.lifecycle import State
 from penstock.engines.spark.progress import BatchProgress
 from penstock.log.open import open_log
 from penstock.metrics.task_counts import Spread, TaskCounts

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from penstock.engines.batch_records import batch_record
+from penstock.engines.figures import batch_record
 from penstock.engines.threads.hosting.figures import ProgressCounter
 from penstock.engines.threads.hosting.thread_state import ThreadState
 from penstock.engines.threads.loop.figures import ThreadCounts

@@ -12,9 +12,8 @@ import pytest
 from eventually import eventually
 from penstock import Materialized, StreamsBuilder, Suppressed, TimeWindows
 from penstock.console.applications import Applications
-from penstock.engines.committed.from_plan import state_of_checkpoint
-from penstock.engines.threads.app import ThreadApp
-from penstock.engines.threads.noted_app import noted_app, write_noted_app
+from penstock.engines.committed.opening import state_of_checkpoint
+from penstock.engines.threads.app import ThreadApp, noted_app, write_noted_app
 from penstock.errors import StateError
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log

@@ -11,8 +11,8 @@ import pytest
 from penstock import Materialized, Processor, StreamsBuilder, TimeWindows, TopologyTestDriver
 from penstock.api.stores import Stores
 from penstock.config import StreamsConfig
-from penstock.engines.application.planned_app import PlannedApp
-from penstock.engines.threads.replicas.positions import layout_of
+from penstock.engines.application.planning import PlannedApp
+from penstock.engines.threads.replicas.restoring import layout_of
 from penstock.errors import ConfigError, StateError, TopologyError
 from penstock.log.open import open_log
 from penstock.serde import Serdes

@@ -104,8 +104,8 @@ def reset(
 
     The location of the state comes from --config (state.dir, penstock.checkpoint.location) as for `penstock run`.
     """
-    from penstock.engines.application.app_log import log_settings
-    from penstock.engines.application_reset import ApplicationReset
+    from penstock.engines.application.locations import log_settings
+    from penstock.engines.reset import ApplicationReset
     from penstock.errors import LogError
     from penstock.log.groups.resets import Target, choose
 
@@ -267,7 +267,7 @@ def convert(
     conversion is repeated. Spark is started only if a batch, or records between sub-topologies, have to be finished.
     """
     from penstock.config import StreamsConfig
-    from penstock.engines.application.app_log import log_settings
+    from penstock.engines.application.locations import log_settings
     from penstock.engines.conversion.convert import convert as convert_application
     from penstock.engines.figures import BatchMeter
     from penstock.engines.running import Run

@@ -81,7 +81,7 @@ class StateOptions:
                 hint="Name MODULE:TOPOLOGY first, or give --checkpoint LOCATION, or --url of a query server.",
             )
         if not target:
-            from penstock.engines.committed.from_plan import state_of_checkpoint
+            from penstock.engines.committed.opening import state_of_checkpoint
 
             return QueryService(state_of_checkpoint(self.checkpoint, open_log=self._log()))
         from penstock.config import StreamsConfig

@@ -109,7 +109,7 @@ def explain(
     partition_counts: dict[str, int] = {}
     if options.bootstrap:
         from penstock.config import StreamsConfig
-        from penstock.engines.application.app_log import log_settings
+        from penstock.engines.application.locations import log_settings
 
         with open_log_at(options.bootstrap, settings=log_settings(StreamsConfig(settings))) as log:
             partition_counts = {topic.name: topic.partitions for topic in log.topics()}

@@ -136,8 +136,7 @@ def rebuild(
 
 def _of_threads(topology: Topology, config: StreamsConfig) -> list[dict[str, Any]] | None:
     """Return the facts about each task of an application in stream threads; None if it is in micro-batches."""
-    from penstock.engines.application.app_log import open_app_log
-    from penstock.engines.application.locations import Locations
+    from penstock.engines.application.locations import Locations, open_app_log
     from penstock.engines.application.modes import CONTINUOUS, mode_of
     from penstock.engines.application.planning import plan_for
     from penstock.engines.threads.replicas.replica_folders import continuous_place

@@ -70,8 +70,7 @@ def _replays(
     topology: Topology, config: StreamsConfig, span: PartitionRecords, call: Callable[..., Any]
 ) -> list[Replay]:
     from penstock.cli.options import open_log_at
-    from penstock.engines.application.app_log import log_settings
-    from penstock.engines.application.locations import Locations
+    from penstock.engines.application.locations import Locations, log_settings
     from penstock.engines.committed.opening import ThreadsPlanner
     from penstock.testing.replay.replaying import replays_of
     from penstock.topology.configured.apply import with_settings

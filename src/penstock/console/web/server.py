@@ -16,7 +16,7 @@ from penstock.console.schemas import Schemas
 from penstock.console.web.application import make_console
 from penstock.console.web.site import Permissions, Site
 from penstock.console.web.visitors import OneToken, Users, kept_token
-from penstock.engines.application.app_log import log_settings
+from penstock.engines.application.locations import log_settings
 from penstock.errors import ConfigError, EnvironmentProblemError
 from penstock.log.open import open_log
 from penstock.serde.schemas.schema_settings import REGISTRY_PREFIXES

@@ -26,7 +26,7 @@ from penstock.topology.plan.changelogs import changelog_topic, numbers_topic
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.engines.application.planned_app import PlannedApp
+    from penstock.engines.application.planning import PlannedApp
     from penstock.log.base import Lease, TopicLog
     from penstock.log.thread_clients import ThreadClients
     from penstock.topology.plan.changelogs import Changelog

@@ -1,4 +1,4 @@
-"""Locations of an application's state: by its settings, else a lasting place that no other application shares."""
+"""Locations of an application: its log by its settings, and a lasting place for its state, which no other shares."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from penstock.engines.application.app_log import log_settings
 from penstock.errors import ConfigError, EnvironmentProblemError
-from penstock.log.open import open_log
+from penstock.log.open import open_log, warn_of_plain_text
 from penstock.log.url import kafka_servers, parse_log_url
 from penstock.state.checkpoint import own_part
 from penstock.state.documents import local_directory
@@ -22,7 +21,30 @@ if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.log.base import TopicLog
 
-__all__ = ["Locations", "former_checkpoint"]
+__all__ = ["Locations", "former_checkpoint", "log_settings", "open_app_log"]
+
+
+def open_app_log(config: StreamsConfig) -> TopicLog:
+    """Open the log that ``bootstrap.servers`` names.
+
+    Raises:
+        ConfigError: It is a log in memory, which other processes cannot open.
+    """
+    config.require("application.id", "bootstrap.servers")
+    url = str(config["bootstrap.servers"])
+    if url.startswith("memory:"):
+        raise ConfigError(
+            f"bootstrap.servers is {url!r}, in the memory of this process, but Spark's workers are other processes",
+            hint='Use a file, "sqlite:///penstock.db"; for tests without Spark there is TopologyTestDriver.',
+        )
+    warn_of_plain_text(url, log_settings(config))
+    return open_log(url, log_settings(config))
+
+
+def log_settings(config: StreamsConfig) -> dict[str, Any]:
+    """Select the settings that a log may use: texts and numbers."""
+    settings = {name: value for name, value in config.given.items() if isinstance(value, str | int | float)}
+    return {"task.timeout.ms": config["task.timeout.ms"], **settings}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,17 +14,22 @@ from penstock.base.clock import unix_ms
 from penstock.base.log_lines import Work, own_logger
 from penstock.engines.batches.envelope import ENVELOPE_DDL, EnvelopeKind
 from penstock.engines.batches.object_store import CheckpointCopy
-from penstock.engines.batches.slots import shuffle_width
 from penstock.engines.batches.source import PenstockSource
 from penstock.engines.batches.spark_metrics import observed
+from penstock.engines.batches.spark_tasks import shuffle_width
 from penstock.engines.batches.worker.stage import run_stage
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.spark.crash_notes import LONG_STEP_S, notes_of_dead_workers, notes_of_workers
-from penstock.engines.spark.data_sources import configured_source, load_source
 from penstock.engines.spark.failures import is_lost_process, sealed_error_in, spark_error_reason, spark_error_text
 from penstock.engines.spark.gateway import silence_py4j
 from penstock.engines.spark.job import load_job
-from penstock.engines.spark.own_session import active_session, clone_session, keep_rdd_to_df
+from penstock.engines.spark.own_session import (
+    active_session,
+    clone_session,
+    configured_source,
+    keep_rdd_to_df,
+    load_source,
+)
 from penstock.engines.spark.progress import BatchProgress, batch_progress
 from penstock.engines.spark.query_trigger import commit_trigger, has_ended
 from penstock.engines.spark.quiet import quiet_pyspark

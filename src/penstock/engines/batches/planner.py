@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.base.clock import unix_ms
-from penstock.engines.application.identities import recreated_error, recreated_topics
-from penstock.engines.batches.bins import cut_into_bins
+from penstock.engines.application.application_note import recreated_error, recreated_topics
 from penstock.engines.batches.planned_batch import PlannedBatch, note_planned
-from penstock.engines.offsets.group_resets import resets_since
-from penstock.engines.offsets.offsets import SourceOffset, batch_ends
-from penstock.engines.offsets.record_order import PartitionBacklog
-from penstock.engines.offsets.start_positions import added_positions, first_positions, lost_offsets, lost_records_error
+from penstock.engines.batches.spark_tasks import cut_into_bins
+from penstock.engines.offsets.offsets import PartitionBacklog, SourceOffset, batch_ends
+from penstock.engines.offsets.start_positions import (
+    added_positions,
+    first_positions,
+    lost_offsets,
+    lost_records_error,
+    resets_since,
+)
 from penstock.engines.spark.spark_log import QUERY, newest_planned, sync_offsets
 from penstock.errors import UnknownTopicError
 from penstock.log.base import TopicPartition
@@ -26,9 +30,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.engines.batches.bins import Bin
+    from penstock.engines.batches.spark_tasks import Bin
     from penstock.engines.offsets.offsets import Offsets
-    from penstock.engines.offsets.reading_settings import ReadSettings
+    from penstock.engines.offsets.start_positions import ReadSettings
     from penstock.engines.spark.job import SparkJob
     from penstock.log.base import Span, TopicLog
 
@@ -276,7 +280,7 @@ class Throttle:
         clock: Returns the time in seconds.
 
     Example:
-        >>> from penstock.engines.offsets.reading_settings import ReadSettings
+        >>> from penstock.engines.offsets.start_positions import ReadSettings
         >>> times = iter([0.0, 4.0])
         >>> throttle = Throttle(ReadSettings(max_batch_ms=1000), lambda: next(times))
         >>> throttle.planned(100_000)

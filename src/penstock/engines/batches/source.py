@@ -122,7 +122,7 @@ class _SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return list(self.planner.cut(SourceOffset.of(start), SourceOffset.of(end)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from penstock.engines.batches.bins import Bin
+        from penstock.engines.batches.spark_tasks import Bin
         from penstock.engines.batches.worker.stage import run_first_stage
 
         assert isinstance(partition, Bin)  # noqa: S101 - made by partitions()

@@ -31,7 +31,7 @@ from penstock.state.segments.segment import SegmentName
 from penstock.state.segments.storage import open_storage
 
 if TYPE_CHECKING:
-    from penstock.engines.application.planned_app import PlannedApp
+    from penstock.engines.application.planning import PlannedApp
     from penstock.log.base import TopicLog
     from penstock.state.segments.segment import Segment
     from penstock.topology.plan.changelogs import Changelog
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from penstock.topology.topology import Topology
 
 __all__ = [
-    "ResetElsewhereError",
     "ChangelogEnds",
+    "ResetElsewhereError",
     "TakenOverError",
-    "check_group",
     "check_changelog_ends",
+    "check_group",
     "marked_batches",
     "note_changelog_ends",
 ]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.config import StreamsConfig
-    from penstock.engines.application_states import State
+    from penstock.engines.lifecycle import State
     from penstock.query import StateQueryRequest, StateQueryResult, StoreQueryParameters
     from penstock.query.http.service import QueryService
     from penstock.query.metadata import Instance, Instances, KeyQueryMetadata, StreamsMetadata

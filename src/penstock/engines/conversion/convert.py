@@ -25,8 +25,7 @@ from penstock.log.lease_keeper import held_lease
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.log.base import TopicLog
-    from penstock.log.embedded.coordination import Lease
+    from penstock.log.base import Lease, TopicLog
     from penstock.topology.topology import Topology
 
 __all__ = ["convert", "convert_at_start"]

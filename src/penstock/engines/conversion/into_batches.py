@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.engines.application.application_note import write_application
-from penstock.engines.application.identities import recreated_error, recreated_topics
+from penstock.engines.application.application_note import recreated_error, recreated_topics, write_application
 from penstock.engines.application.internal_topics import complete_changelogs
 from penstock.engines.application.locations import Locations
 from penstock.engines.application.modes import CONTINUOUS, MICRO_BATCH, checkpoint_mode, set_mode
@@ -26,8 +25,8 @@ from penstock.engines.conversion.into_continuous import settle_repartition_topic
 from penstock.engines.conversion.report import refusal, require_unchanged
 from penstock.engines.spark.spark_log import QUERY, forget_batches, planned_batches
 from penstock.engines.threads.hosting.log_notes import read_notes
+from penstock.engines.threads.hosting.positions import has_reached
 from penstock.engines.threads.hosting.start import check_own_changelogs
-from penstock.engines.threads.hosting.until_latest import has_reached
 from penstock.engines.threads.replicas.replica_folders import continuous_replicas
 from penstock.log.groups.gone_back import MARK
 from penstock.state.replicas.folders import own_replicas, remove_replica
@@ -37,8 +36,7 @@ from penstock.topology.plan.stored import StoredPlan
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.errors import CheckpointMismatchError
-    from penstock.log.base import TopicLog, TopicPartition
-    from penstock.log.embedded.coordination import Lease
+    from penstock.log.base import Lease, TopicLog, TopicPartition
     from penstock.log.thread_clients import ThreadClients
     from penstock.topology.topology import Topology
 

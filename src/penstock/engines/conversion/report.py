@@ -9,7 +9,7 @@ from penstock.errors import CheckpointMismatchError
 from penstock.topology.plan.evolution import compare
 
 if TYPE_CHECKING:
-    from penstock.engines.application.planned_app import PlannedApp
+    from penstock.engines.application.planning import PlannedApp
     from penstock.topology.plan.stored import StoredPlan
 
 __all__ = ["ConversionReport", "refusal", "require_unchanged"]

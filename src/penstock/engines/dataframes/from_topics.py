@@ -10,8 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from penstock.engines.offsets.offsets import SourceOffset
-from penstock.engines.spark.data_sources import configured_source, load_source
-from penstock.engines.spark.own_session import clone_session, move_frame
+from penstock.engines.spark.own_session import clone_session, configured_source, load_source, move_frame
 from penstock.engines.spark.quiet import quiet_pyspark
 from penstock.log.base import TopicPartition
 

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.config import StreamsConfig
-    from penstock.log.base import TopicLog
-    from penstock.log.embedded.coordination import Lease
+    from penstock.log.base import Lease, TopicLog
     from penstock.topology.dataframe_source import DataFrameSource
     from penstock.topology.topology import Topology
 

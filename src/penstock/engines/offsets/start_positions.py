@@ -1,20 +1,116 @@
-"""Start positions of topic partitions, and positions whose records are gone."""
+"""Where reading starts: by settings, by the group's offsets, also those that others have set, after lost records.
+
+An application continues at the offsets in Spark's checkpoint. The offsets that it commits for its group carry a mark,
+so offsets without the mark were set by others while it was stopped. If its changelogs were written to as well, another
+program has gone on with the application, which `takeovers` handles. Otherwise the offsets are noted in the checkpoint
+as a numbered reset and then marked; the first batch that is planned afterwards starts there, and notes the number in
+Spark's own offset log. So a reset is applied exactly once, whatever crashes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.base.clock import unix_ms
-from penstock.config.offset_reset import back_ms
+from penstock.base.log_lines import own_logger
+from penstock.config.offset_reset import back_ms, offset_reset
+from penstock.engines.offsets.offsets import SourceOffset
 from penstock.errors import OffsetOutOfRangeError
+from penstock.log.base import TopicPartition
+from penstock.log.groups.gone_back import MARK, is_of_batches, moved_text, set_by_others
+from penstock.state.documents import read_document, write_document
+from penstock.topology.plan.partitions import source_topics
 
 if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
     from penstock.engines.offsets.offsets import Offsets
-    from penstock.engines.offsets.reading_settings import ReadSettings
-    from penstock.log.base import OffsetAndTime, TopicPartition
+    from penstock.log.base import Lease, OffsetAndTime, TopicLog
+    from penstock.topology.plan.plan import PhysicalPlan
+    from penstock.topology.topology import Topology
 
-__all__ = ["added_positions", "first_positions", "lost_records_error", "lost_offsets"]
+__all__ = [
+    "GroupReset",
+    "ReadSettings",
+    "added_positions",
+    "first_positions",
+    "lost_offsets",
+    "lost_records_error",
+    "noted_resets",
+    "read_settings_of",
+    "resets_since",
+    "take_up_group_resets",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """The settings of an application's source.
+
+    Attributes:
+        offset_reset: The policy by topic, where there is no committed offset: "earliest", "latest", "none" or
+            "by_duration:MS".
+        patterned: Topics that are read because they match a pattern; they may be deleted.
+        start_ms: A time to start from in place of the policy; None: the policy.
+        loss_fails: Whether records that retention removed before they were read end the application.
+        max_records_per_batch: The most records of all topics together.
+        max_bytes_per_batch: The most bytes of all topics together, as estimated; None: any.
+        max_records_per_partition: The most records of one topic partition in a batch.
+        min_records_per_batch: Batches wait for so many records, but not longer than ``max_wait_ms``.
+        max_wait_ms: The longest such wait.
+        max_batch_ms: The time that a batch should take at most; smaller ones follow while they take longer. 0: any.
+        pause_ms: The pause between the end of a batch and the start of the next.
+    """
+
+    offset_reset: Mapping[str, str] = field(default_factory=dict)
+    patterned: frozenset[str] = frozenset()
+    start_ms: int | None = None
+    loss_fails: bool = True
+    max_records_per_batch: int = 500_000
+    max_bytes_per_batch: int | None = None
+    max_records_per_partition: int = 500_000
+    min_records_per_batch: int = 0
+    max_wait_ms: int = 0
+    max_batch_ms: int = 0
+    pause_ms: int = 0
+
+
+def read_settings_of(topology: Topology, plan: PhysicalPlan, config: StreamsConfig) -> ReadSettings:
+    """Make the settings of reading from those of the application.
+
+    Args:
+        topology: The topology, whose sources may have their own policies.
+        plan: The plan with all topics, also those that match a pattern.
+        config: The application's settings.
+    """
+    most = int(config["penstock.max.records.per.batch"])
+    topics = source_topics(topology, plan.partitions)
+    named = {topic for node in topology.sources for topic in node.topics}
+    return ReadSettings(
+        offset_reset=_resets(topology, plan, config, topics),
+        patterned=frozenset(set(plan.external_topics) - named),
+        start_ms=config["penstock.start.timestamp"],
+        loss_fails=config["penstock.data.loss"] == "fail",
+        max_records_per_batch=most,
+        max_bytes_per_batch=int(config["penstock.max.bytes.per.batch"]) or None,
+        max_records_per_partition=int(config["penstock.max.records.per.partition"] or most),
+        min_records_per_batch=int(config["penstock.min.records.per.batch"]),
+        max_wait_ms=int(config["penstock.max.wait.ms"]),
+        max_batch_ms=int(config["penstock.max.batch.ms"]),
+        pause_ms=int(config["penstock.batch.pause.ms"]),
+    )
+
+
+def _resets(
+    topology: Topology, plan: PhysicalPlan, config: StreamsConfig, topics: Mapping[str, tuple[str, ...]]
+) -> dict[str, str]:
+    resets = dict.fromkeys(plan.external_topics, str(config["auto.offset.reset"]))
+    for node in topology.sources:
+        if node.offset_reset is not None:
+            resets |= dict.fromkeys(topics[node.name], offset_reset(node.offset_reset))
+    return resets
 
 
 class _Times(Protocol):
@@ -141,3 +237,51 @@ def lost_records_error(tp: TopicPartition, at: int, first: int, end: int) -> Off
         "penstock.data.loss=continue; to keep them longer, raise the topic's retention.ms or retention.bytes.",
         **facts,
     )
+
+
+_NAME = "moves.json"
+_log = own_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReset:
+    """New positions of some partitions, numbered from 1."""
+
+    number: int
+    offsets: dict[TopicPartition, int]
+
+
+def take_up_group_resets(checkpoint: str, log: TopicLog, lease: Lease, topics: Iterable[str]) -> tuple[GroupReset, ...]:
+    """Note offsets that others have set for the group of the lease, and return all resets of the checkpoint."""
+    application = lease.application
+    resets = noted_resets(checkpoint)
+    names = set(topics)
+    group = log.group_offsets(application)
+    offsets = set_by_others([tp for tp in group if tp.topic in names], group, is_of_batches)
+    if not offsets:
+        return tuple(resets)
+    resets.append(GroupReset(len(resets) + 1, offsets))
+    write_document(checkpoint, _NAME, json.dumps([SourceOffset(each.offsets).to_json() for each in resets]))
+    log.commit_offsets(application, offsets, f"{MARK} move {len(resets)}", lease)
+    _log.warning("%s", moved_text(application, offsets))
+    return tuple(resets)
+
+
+def noted_resets(checkpoint: str) -> list[GroupReset]:
+    """Return the resets that a checkpoint has noted."""
+    stored = json.loads(read_document(checkpoint, _NAME) or "[]")
+    return [GroupReset(number, dict(SourceOffset.of(each).ends)) for number, each in enumerate(stored, start=1)]
+
+
+def resets_since(resets: Sequence[GroupReset], applied: int) -> tuple[int, dict[TopicPartition, int]]:
+    """Return the number of the last reset, and the positions of those after number ``applied``.
+
+    >>> place = TopicPartition("orders", 0)
+    >>> resets_since([GroupReset(1, {place: 5}), GroupReset(2, {place: 3})], 1) == (2, {place: 3})
+    True
+    """
+    starts: dict[TopicPartition, int] = {}
+    for reset in resets:
+        if reset.number > applied:
+            starts |= reset.offsets
+    return max([applied, *(reset.number for reset in resets)]), starts

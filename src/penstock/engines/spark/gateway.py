@@ -1,15 +1,17 @@
-"""The start of Spark's JVM, protected from this process's signals, and calls to it without noise in the log."""
+"""The start of Spark's JVM, calls to it without noise in the log, and signals while an application starts and runs."""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
+import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any, TypeVar
 
 from pyspark import SparkConf, SparkContext
@@ -17,7 +19,16 @@ from pyspark.java_gateway import launch_gateway
 
 from penstock.base.log_lines import json_line_of, writes_json
 
-__all__ = ["as_json", "call_in_thread", "forward", "launch_jvm", "silence_py4j", "without_stray_traces"]
+__all__ = [
+    "as_json",
+    "call_in_thread",
+    "forward",
+    "interruptible",
+    "launch_jvm",
+    "silence_py4j",
+    "stop_on_signals",
+    "without_stray_traces",
+]
 
 T = TypeVar("T")
 _BEGIN = b"Traceback (most recent call last):"
@@ -171,3 +182,61 @@ def _is_pythons(file: str) -> bool:
 
 
 _LIBRARY = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120 - a prefix
+
+
+_LOOK_S = 0.05
+
+
+@contextmanager
+def stop_on_signals(stopping: threading.Event) -> Iterator[list[int]]:
+    """Set the event at SIGINT and SIGTERM; a second signal ends the process at once, which loses nothing.
+
+    Yields the list of the signals that have come.
+
+    In other threads than the main one, which receive no signals, it does nothing.
+    """
+
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
+        if stopping.is_set():
+            os._exit(128 + number)
+        signals.append(number)
+        stopping.set()
+
+    signals: list[int] = []
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def interruptible(start: Callable[[], None], stopping: threading.Event, signals: Sequence[int] = ()) -> None:
+    """Call ``start`` in a thread of its own and wait for it.
+
+    A start is a series of calls to the JVM, none of which can be interrupted cleanly. So when ``stopping`` is set
+    meanwhile, this thread no longer waits.
+
+    Raises:
+        SystemExit: ``stopping`` was set; the exit code is that of a program that the first of ``signals`` has ended in
+            a shell: 143 for SIGTERM, else 130, as for Ctrl-C.
+    """
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            start()
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name="penstock-start", daemon=True)
+    thread.start()
+    while thread.is_alive() and not stopping.is_set():
+        thread.join(_LOOK_S)
+    if thread.is_alive():
+        silence_py4j().__enter__()  # for good: the process ends
+        raise SystemExit(128 + next(iter(signals), signal.SIGINT))
+    if failed:
+        raise failed[0]

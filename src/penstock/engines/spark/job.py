@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.config import StreamsConfig
-    from penstock.engines.offsets.group_resets import GroupReset
-    from penstock.engines.offsets.reading_settings import ReadSettings
+    from penstock.engines.offsets.start_positions import GroupReset, ReadSettings
     from penstock.log.base import TopicLog
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology

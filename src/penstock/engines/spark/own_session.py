@@ -1,22 +1,24 @@
-"""A Spark session of an application's own beside the user's, which stays unchanged.
+"""A Spark session of an application's own beside the user's, which stays unchanged, with Python data sources in it.
 
 Spark reads most settings from the session in which a query was planned, looks for registered data sources in the
 thread's active session, and keeps both. So settings and sources go to a copy of the user's session, which has its
 settings, views, functions, query listeners and files of that moment, and shares the Spark application.
+
+Spark prints a source's options in plans and keeps them in its event log. The source's class is only pickled and sent to
+the processes that work with it. So what they need, passwords among it, goes into attributes of a class of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark import RDD
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-__all__ = ["active_session", "keep_rdd_to_df", "clone_session", "move_frame"]
+__all__ = ["active_session", "clone_session", "configured_source", "keep_rdd_to_df", "load_source", "move_frame"]
 
 _TO_FRAME = "toDF"
 
@@ -86,3 +88,26 @@ def keep_rdd_to_df(write: Callable[[DataFrame, int], None]) -> Callable[[DataFra
 def _restore_rdd_to_df(to_frame: Any) -> None:
     if to_frame is not None:
         setattr(RDD, _TO_FRAME, to_frame)
+
+
+def configured_source(base: type[DataSource], name: str, **attributes: Any) -> type[DataSource]:
+    """Make a subclass with these attributes that is pickled by value, to be registered under a name.
+
+    Args:
+        base: The source, which reads the attributes from itself.
+        name: The name for ``readStream.format``; registering another source of this name replaces it.
+        attributes: Values that can be pickled.
+    """
+    members = {**attributes, "name": classmethod(lambda cls: name), "__module__": "__main__"}  # noqa: ARG005
+    return type(base.__name__, (base,), members)
+
+
+def load_source(session: SparkSession, source: type[DataSource]) -> DataFrame:
+    """Register a data source in a session of the application's own, and return the DataFrame of what it reads.
+
+    Spark looks for registered sources in the active session. For a session made by ``newSession()`` it would find the
+    source of the session that it came from: refuse to register it, and then not find it when a query asks for it.
+    """
+    with active_session(session):
+        session.dataSource.register(source)
+        return session.readStream.format(source.name()).load()

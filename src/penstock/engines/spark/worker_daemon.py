@@ -29,7 +29,7 @@ __all__ = ["DaemonAhead", "main"]
 _NEEDED = (  # by tasks of both modes over an embedded log; what else they need they import themselves
     "pyspark.worker",
     "penstock.api.topology",
-    "penstock.engines.threads.hosting.control_client",
+    "penstock.engines.threads.hosting.control_channel",
     "penstock.engines.threads.hosting.hosted_tasks",
     "penstock.engines.threads.hosting.thread_host",
     "penstock.engines.threads.loop.bounded",

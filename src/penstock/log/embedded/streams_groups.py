@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.base.clock import unix_ms
 from penstock.base.terminal.human_numbers import counted
+from penstock.log.base import StreamsMembership, membership_refused
 from penstock.log.embedded import catalog, membership
 from penstock.log.embedded.coordination_rows import write_offsets
-from penstock.log.membership import StreamsMembership, membership_refused
 from penstock.log.processes import may_run, own_process
 from penstock.log.streams_groups.description import JOIN_EPOCH, LEAVE_STATIC_EPOCH, HeartbeatAnswer, HeartbeatError
 from penstock.log.streams_groups.group import (

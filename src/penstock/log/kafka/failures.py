@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError, KafkaException
 from penstock.base.backoff import Backoff
 from penstock.base.log_lines import own_logger
 from penstock.errors import FencedError, LogError, LogUnavailableError, ProductionError, UnknownTopicError
+from penstock.log.base import StreamsMembership, membership_refused
 from penstock.log.kafka.error_codes import CODES, LOCAL_CODES, ErrorCategory, LocalCode
-from penstock.log.membership import StreamsMembership, membership_refused
 
 if TYPE_CHECKING:
     from penstock.log.kafka.access import ClusterAccess

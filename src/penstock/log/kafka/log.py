@@ -14,6 +14,7 @@ from penstock.errors import LogError
 from penstock.log.base import (
     Fetched,
     GroupMember,
+    GroupMembership,
     GroupState,
     Isolation,
     Lease,
@@ -45,7 +46,6 @@ from penstock.log.kafka.transactions.records import KafkaRecords
 from penstock.log.kafka.transactions.settling import settle_hanging
 from penstock.log.kafka.transactions.transaction import KafkaTransaction, transaction
 from penstock.log.kafka.writing import checked
-from penstock.log.membership import GroupMembership
 from penstock.log.streams_groups.group_state import group_state_of
 from penstock.log.thread_clients import Writer
 

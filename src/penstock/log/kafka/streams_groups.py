@@ -17,10 +17,9 @@ from penstock.log.kafka.wire.groups import commit_as_streams_member
 from penstock.log.kafka.wire.streams_groups import describe_streams_group, send_heartbeat, set_group_setting
 
 if TYPE_CHECKING:
-    from penstock.log.base import OffsetAndMetadata, TopicPartition
+    from penstock.log.base import OffsetAndMetadata, StreamsMembership, TopicPartition
     from penstock.log.kafka.access import ClusterAccess
     from penstock.log.kafka.wire.cluster import Cluster
-    from penstock.log.membership import StreamsMembership
     from penstock.log.streams_groups.description import HeartbeatAnswer, StreamsGroupDescription, StreamsHeartbeat
 
 __all__ = ["KafkaStreamsCoordinator"]

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from penstock.log.base import OffsetAndMetadata, TopicPartition
-    from penstock.log.membership import StreamsMembership
+    from penstock.log.base import OffsetAndMetadata, StreamsMembership, TopicPartition
     from penstock.log.streams_groups.description import HeartbeatAnswer, StreamsGroupDescription, StreamsHeartbeat
 
 __all__ = ["StreamsCoordinator"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.api.builder import StreamsBuilder
 from penstock.base.log_lines import own_logger
 from penstock.config import StreamsConfig
-from penstock.engines.application_states import State
+from penstock.engines.lifecycle import State
 from penstock.errors import PenstockError
 from penstock.sql.analyse import QueryPlan
 from penstock.sql.compile import compile_query

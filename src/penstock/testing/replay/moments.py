@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from penstock.base.terminal.human_numbers import time_of
 from penstock.engines.threads.loop.commit import MemberNotes, ReplayNote
-from penstock.engines.threads.replicas.changelog_sources import newest_numbers, restored_places, source_topics
+from penstock.engines.threads.replicas.restoring import newest_numbers, restored_places, source_topics
 from penstock.log.base import TopicPartition
 from penstock.log.url import kafka_servers
 from penstock.state.changelog.following import StoreRestorer

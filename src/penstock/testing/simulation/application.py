@@ -13,12 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.engines.threads.app import ThreadApp
-from penstock.engines.threads.assignment.task_assignor import StateHolders
-from penstock.engines.threads.hosting.crashes import CrashWatch, is_passing
+from penstock.engines.threads.assignment import StateHolders
+from penstock.engines.threads.hosting.crashes import CrashWatch, LostThreads, is_passing
 from penstock.engines.threads.hosting.epoch import Epoch
 from penstock.engines.threads.hosting.group_members import GroupMembers, Identities
 from penstock.engines.threads.hosting.job import ContinuousJob, thread_name
-from penstock.engines.threads.hosting.lost_threads import LostThreads
 from penstock.engines.threads.hosting.task_sharing import PlacedTasks
 from penstock.engines.threads.hosting.thread_host import run_thread
 from penstock.errors import AppFailedError, LogUnavailableError, OffsetOutOfRangeError, PenstockError, StateError
@@ -35,7 +34,7 @@ from penstock.testing.simulation.scheduler import Process, Scheduler
 from penstock.topology.plan.group_topology import group_topology
 
 if TYPE_CHECKING:
-    from penstock.engines.threads.hosting.control_client import ControlAddress
+    from penstock.engines.threads.hosting.control_channel import ControlAddress
     from penstock.log.streams_groups.coordinator import StreamsCoordinator
     from penstock.log.thread_clients import Writer
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.engines.threads.hosting.control_server import Member
+from penstock.engines.threads.hosting.control_channel import Member
 from penstock.testing.simulation.scheduler import Actor, Process, Scheduler
 
 __all__ = ["Channel", "SimulatedControlClient"]
@@ -110,7 +110,7 @@ class Channel:
 
 
 class SimulatedControlClient:
-    """See `penstock.engines.threads.hosting.control_client.ControlClient`.
+    """See `penstock.engines.threads.hosting.control_channel.ControlClient`.
 
     Args:
         address: The driver's end.

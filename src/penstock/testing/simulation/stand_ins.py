@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from penstock.base import clock as base_clock
 from penstock.engines import global_copy
-from penstock.engines.threads.hosting import control_client, group_members, hosted_tasks, thread_host
+from penstock.engines.threads.hosting import control_channel, group_members, hosted_tasks, thread_host
 from penstock.engines.threads.loop import thread
 from penstock.engines.threads.loop.purging import Purger
 from penstock.engines.threads.replicas import restoring
@@ -264,7 +264,7 @@ def installed(
         (thread, "Purger", partial(Purger, clock_s=clock.monotonic)),
         (hosted_tasks, "open_log", lambda *_: open_log()),
         (hosted_tasks, "_NEAR", 3),
-        (control_client, "ControlClient", client),
+        (control_channel, "ControlClient", client),
         (group_members, "uuid", _Uuids(scheduler)),
         (global_copy, "_PIECE_RECORDS", 3),
         (restoring, "_PIECE_BYTES", 100),

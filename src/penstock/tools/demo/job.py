@@ -30,8 +30,8 @@ from penstock.connect.generators import GeneratorSettings, paced
 from penstock.connect.generators import access_log as access_log_lines
 from penstock.engines.application.planning import plan_for
 from penstock.engines.kafka_streams import KafkaStreams, State
-from penstock.engines.spark.interrupts import stop_on_signals
-from penstock.engines.threads.hosting.until_latest import has_reached
+from penstock.engines.spark.gateway import stop_on_signals
+from penstock.engines.threads.hosting.positions import has_reached
 from penstock.errors import EnvironmentProblemError, LogError
 from penstock.log.base import TopicLog
 from penstock.log.ensure_topic import ensure_topic

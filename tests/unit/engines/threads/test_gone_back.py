@@ -10,10 +10,9 @@ import pytest
 
 from penstock import Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.engines.application.planned_app import PlannedApp
+from penstock.engines.application.planning import PlannedApp
 from penstock.engines.threads.app import ThreadApp
-from penstock.engines.threads.hosting.known_positions import KnownPositions
-from penstock.engines.threads.hosting.positions import restore_positions
+from penstock.engines.threads.hosting.positions import KnownPositions, restore_positions
 from penstock.engines.threads.hosting.thread_state import ThreadState
 from penstock.errors import CheckpointMismatchError
 from penstock.log.base import Lease, OffsetAndMetadata, TopicPartition

@@ -11,9 +11,8 @@ import pytest
 from penstock import StreamsBuilder, TimeWindows
 from penstock.engines.threads.app import ThreadApp
 from penstock.errors import FencedError
-from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.base import OffsetAndMetadata, StreamsMembership, TopicPartition
 from penstock.log.embedded.log import EmbeddedLog
-from penstock.log.membership import StreamsMembership
 from penstock.log.open import open_log
 from penstock.log.streams_groups.description import (
     LEAVE_EPOCH,

@@ -13,7 +13,7 @@ from store_writes import SPECS, write
 
 from penstock import Serdes
 from penstock.base.clock import boot_id, since_boot_ms, unix_ms
-from penstock.engines.threads.replicas.positions import TaskPosition
+from penstock.engines.threads.replicas.restoring import TaskPosition
 from penstock.errors import InvalidStateError
 from penstock.state.changelog import records_of_changes, records_of_puts
 from penstock.state.changelog.base import TaskNumbers

@@ -15,7 +15,7 @@ from penstock.topology.stores import StoreSpec
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.engines.application.planned_app import PlannedApp
+    from penstock.engines.application.planning import PlannedApp
     from penstock.state.changelog.base import TaskNumbers
     from penstock.topology.plan.plan import PlannedSubTopology
 

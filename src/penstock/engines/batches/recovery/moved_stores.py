@@ -33,8 +33,8 @@ from penstock.topology.plan.changelogs import numbers_topic
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.engines.application.planned_app import PlannedApp
-    from penstock.log.lease import Lease
+    from penstock.engines.application.planning import PlannedApp
+    from penstock.log.base import Lease
     from penstock.state.maps import Overlay
     from penstock.topology.plan.plan import PlannedSubTopology
     from penstock.topology.plan.stored import Home, StoredPlan

@@ -13,11 +13,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.engines.application.app_log import open_app_log
 from penstock.engines.application.internal_topics import complete_changelogs
+from penstock.engines.application.locations import open_app_log
 from penstock.engines.application.modes import CONTINUOUS, in_own_mode, mode_of
-from penstock.engines.application.planned_app import PlannedApp
-from penstock.engines.application.planning import plan_for
+from penstock.engines.application.planning import PlannedApp, plan_for
 from penstock.engines.application.stored_plans import note_lost, read_stored_plan
 from penstock.engines.batches.planned_batch import LastBatch, committed_by_spark
 from penstock.engines.batches.recovery.changelog_rows import ChangelogRows

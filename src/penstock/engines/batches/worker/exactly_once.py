@@ -19,10 +19,10 @@ import pyarrow as pa
 from penstock.base.clock import unix_ms
 from penstock.base.log_lines import Work, own_logger
 from penstock.engines.batches.envelope import Envelope, EnvelopeKind
-from penstock.engines.batches.slots import run_name
+from penstock.engines.batches.spark_tasks import run_name
 from penstock.engines.batches.stage_rows import ALL_PARTITIONS, ArrivedRows, HandedRows
 from penstock.engines.batches.worker.open_tasks import OpenTask, acquire_task, release_task
-from penstock.engines.batches.worker.writing import write_outputs
+from penstock.engines.batches.worker.task_batch import write_outputs
 from penstock.engines.global_copy import GlobalStores
 from penstock.engines.offsets.start_positions import lost_records_error
 from penstock.engines.spark.crash_notes import CrashNotes

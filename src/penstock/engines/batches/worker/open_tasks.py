@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.spark.machine_limits import open_task_limit
+from penstock.engines.spark.worker_process import open_task_limit
 from penstock.errors import PenstockError
 from penstock.log.client_counts import CLOSED_TASKS, count
 from penstock.state.maps import MemoryTaskState

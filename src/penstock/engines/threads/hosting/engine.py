@@ -27,21 +27,23 @@ from penstock.engines.spark.failures import (
 from penstock.engines.spark.gateway import silence_py4j
 from penstock.engines.spark.job import load_app
 from penstock.engines.spark.quiet import quiet_pyspark
-from penstock.engines.threads.assignment.task_assignor import StateHolders
-from penstock.engines.threads.hosting.checks import control_addresses, refuse_speculation, require_same_topics
-from penstock.engines.threads.hosting.control_client import ControlAddress
-from penstock.engines.threads.hosting.control_server import ControlServer, Member
-from penstock.engines.threads.hosting.crashes import MOST_RESTARTS, CrashWatch, is_passing
+from penstock.engines.threads.assignment import StateHolders
+from penstock.engines.threads.hosting.checks import (
+    UnreadPatience,
+    UnreadWatch,
+    control_addresses,
+    refuse_speculation,
+    require_same_topics,
+)
+from penstock.engines.threads.hosting.control_channel import ControlAddress, ControlServer, Member
+from penstock.engines.threads.hosting.crashes import MOST_RESTARTS, CrashWatch, LostThreads, is_passing
 from penstock.engines.threads.hosting.epoch import Epoch
 from penstock.engines.threads.hosting.figures import ProgressCounter
 from penstock.engines.threads.hosting.job import thread_name
-from penstock.engines.threads.hosting.known_positions import KnownPositions
-from penstock.engines.threads.hosting.lost_threads import LostThreads
+from penstock.engines.threads.hosting.positions import KnownPositions, has_reached
 from penstock.engines.threads.hosting.restore_watch import RestoreWatch
 from penstock.engines.threads.hosting.task_sharing import PlacedTasks
 from penstock.engines.threads.hosting.thread_host import hosted_threads
-from penstock.engines.threads.hosting.unread import UnreadPatience, UnreadWatch
-from penstock.engines.threads.hosting.until_latest import has_reached
 from penstock.errors import AppFailedError, PenstockError
 from penstock.log.base import TopicPartition
 
@@ -54,8 +56,7 @@ if TYPE_CHECKING:
     from penstock.engines.threads.hosting.instance_group import InstanceGroup
     from penstock.engines.threads.hosting.job import ContinuousJob
     from penstock.engines.threads.hosting.task_sharing import TaskSharing
-    from penstock.log.base import TopicLog
-    from penstock.log.membership import GroupMembership
+    from penstock.log.base import GroupMembership, TopicLog
     from penstock.query.placement import PlacementNote
 
 __all__ = ["ThreadJobs"]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.spark.signed_errors import unseal_error
-from penstock.engines.threads.hosting.control_server import Member
+from penstock.engines.spark.failures import unseal_error
+from penstock.engines.threads.hosting.control_channel import Member
 from penstock.engines.threads.hosting.thread_state import ThreadState
 from penstock.engines.threads.loop.pace import PaceBoard
 from penstock.errors import AppFailedError, PenstockError
@@ -17,8 +17,7 @@ from penstock.query.placement import Standby, TaskPlaces
 from penstock.topology.plan.plan import TaskId
 
 if TYPE_CHECKING:
-    from penstock.engines.threads.assignment.ownership import TaskList
-    from penstock.engines.threads.assignment.task_assignor import StateHolders
+    from penstock.engines.threads.assignment import StateHolders, TaskList
     from penstock.engines.threads.hosting.job import ContinuousJob
     from penstock.engines.threads.hosting.task_sharing import TaskSharing
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.threads.assignment.ownership import TaskList
-from penstock.engines.threads.assignment.task_assignor import StateHolders
+from penstock.engines.threads.assignment import StateHolders, TaskList
 from penstock.errors import AppFailedError, PenstockError, TopologyError
 from penstock.log.streams_groups.description import (
     JOIN_EPOCH,

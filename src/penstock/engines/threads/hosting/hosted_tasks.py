@@ -106,7 +106,7 @@ class HostedTasks:
         )
 
     def report(self) -> dict[str, Any]:
-        """Return what the driver needs to know of the tasks, see `penstock.engines.threads.assignment.ownership`."""
+        """Return what the driver needs to know of the tasks, see `penstock.engines.threads.assignment`."""
         lags = self._updater.lags()
         return {
             "revision": self._done["revision"],

@@ -13,7 +13,7 @@ from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
-    from penstock.engines.threads.hosting.control_client import ControlAddress
+    from penstock.engines.threads.hosting.control_channel import ControlAddress
     from penstock.log.base import TopicPartition
     from penstock.topology.plan.plan import TaskId
 

@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any
 from penstock.engines.dataframes.into_topic import DataFrameQuery, dataframe_queries
 from penstock.engines.spark.gateway import silence_py4j
 from penstock.engines.spark.session import dataframe_query_settings, users_spark_settings
-from penstock.engines.threads.hosting.checks import require_core_for_dataframes
+from penstock.engines.threads.hosting.checks import UnreadPatience, require_core_for_dataframes
 from penstock.engines.threads.hosting.engine import ThreadJobs
-from penstock.engines.threads.hosting.epoch_plans import SPARE_SLOTS, THREAD_SETTINGS, EpochPlans
 from penstock.engines.threads.hosting.instance_group import (
     InstanceGroup,
+    leave_for_dead,
     require_sharable,
     sharing_identity,
     why_not_shared,
 )
-from penstock.engines.threads.hosting.member_notes import leave_for_dead
 from penstock.engines.threads.hosting.restore_watch import RestoreWatch
-from penstock.engines.threads.hosting.start import require_continuous
-from penstock.engines.threads.hosting.unread import UnreadPatience
+from penstock.engines.threads.hosting.start import SPARE_SLOTS, THREAD_SETTINGS, EpochPlans, require_continuous
 from penstock.log.streams_groups.description import Endpoint
 from penstock.query.placement import PlacementNote
 from penstock.topology.configured.serdes import with_serdes
@@ -29,14 +27,12 @@ from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.engines.application.planned_app import PlannedApp
+    from penstock.engines.application.planning import PlannedApp
     from penstock.engines.engine import Start
     from penstock.engines.spark.progress import BatchProgress
     from penstock.engines.threads.hosting.job import ContinuousJob
     from penstock.errors import PenstockError
-    from penstock.log.base import TopicLog, TopicPartition
-    from penstock.log.embedded.coordination import Lease
-    from penstock.log.membership import GroupMembership
+    from penstock.log.base import GroupMembership, Lease, TopicLog, TopicPartition
     from penstock.query.metadata import HostInfo
     from penstock.state.restores.restore import Restore
     from penstock.topology.plan.plan import PhysicalPlan

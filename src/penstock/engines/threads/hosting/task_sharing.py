@@ -6,8 +6,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.threads.assignment.ownership import Ownership, TaskList
-from penstock.engines.threads.assignment.task_assignor import Placement, PlacementLimits, StateHolders, place_tasks
+from penstock.engines.threads.assignment import (
+    Ownership,
+    Placement,
+    PlacementLimits,
+    StateHolders,
+    TaskList,
+    place_tasks,
+)
 from penstock.engines.threads.hosting.thread_state import caught_up_places, followed_places, places_on_disk
 from penstock.topology.plan.plan import TaskId
 

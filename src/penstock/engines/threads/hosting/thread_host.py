@@ -20,13 +20,14 @@ from penstock.errors import FencedError, OffsetOutOfRangeError
 from penstock.log.base import TopicPartition
 
 if TYPE_CHECKING:
-    from penstock.engines.threads.hosting.control_client import ControlClient
+    from penstock.engines.threads.hosting.control_channel import ControlClient
     from penstock.engines.threads.hosting.hosted_tasks import HostedTasks
     from penstock.engines.threads.hosting.job import ContinuousJob
     from penstock.engines.threads.loop.figures import ThreadCounts
     from penstock.engines.threads.loop.pace import Fronts
-    from penstock.engines.threads.loop.thread import StreamThread, ThreadLog
-    from penstock.log.membership import GroupMembership, StreamsMembership
+    from penstock.engines.threads.loop.thread import StreamThread
+    from penstock.engines.threads.loop.thread_hooks import ThreadLog
+    from penstock.log.base import GroupMembership, StreamsMembership
     from penstock.state.restores.progress import RestoreProgress
 
 __all__ = ["ThreadHost", "hosted_threads", "run_thread"]
@@ -73,7 +74,7 @@ def run_thread(job: ContinuousJob, number: int, attempt: int = 0) -> Mapping[str
     Returns:
         The thread's name, how it has ended, and its last report.
     """
-    from penstock.engines.threads.hosting.control_client import ControlClient
+    from penstock.engines.threads.hosting.control_channel import ControlClient
     from penstock.engines.threads.replicas.replica_folders import place_of, tasks_on_disk
 
     assert job.control is not None  # noqa: S101 - set by the engine
@@ -240,8 +241,8 @@ class ThreadHost:
 
     def _membership(self) -> GroupMembership | StreamsMembership | None:
         """Return the membership in whose name the thread commits, see `Writer.membership`."""
+        from penstock.log.base import GroupMembership, StreamsMembership
         from penstock.log.kafka.failures import removed_from_group
-        from penstock.log.membership import GroupMembership, StreamsMembership
 
         membership = None if self._control is None else self._control.newest("member")
         if membership == []:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.engines.threads.assignment.task_assignor import Spot
+from penstock.engines.threads.assignment import Spot
 from penstock.topology.plan.plan import TaskId
 
 __all__ = ["ThreadState", "caught_up_places", "followed_places", "places_on_disk"]

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from penstock.base.log_lines import own_logger
 from penstock.engines.global_copy import CopyWriter, GlobalCopy, GlobalFiller, pieces_of
-from penstock.engines.threads.replicas.positions import layout_of
 from penstock.engines.threads.replicas.replica_folders import global_folder
-from penstock.engines.threads.replicas.restoring import OnProgress
+from penstock.engines.threads.replicas.restoring import OnProgress, layout_of
 from penstock.runtime.global_stores import GlobalViews
 from penstock.state.maps import MemoryTaskState
 from penstock.state.own_folder import open_lock, own_folder

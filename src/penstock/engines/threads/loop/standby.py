@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, cast
 
 from penstock.base.log_lines import own_logger
 from penstock.engines.threads.loop.asked_once import AskedOnce
-from penstock.engines.threads.replicas.changelog_sources import source_topics
+from penstock.engines.threads.replicas.restoring import source_topics
 from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.errors import (
     AuthenticationError,

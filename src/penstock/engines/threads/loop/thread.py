@@ -28,7 +28,7 @@ from penstock.engines.threads.loop.pace import Pace, merged_by_time, pace_groups
 from penstock.engines.threads.loop.purging import Purger
 from penstock.engines.threads.loop.task import ActiveTask
 from penstock.engines.threads.loop.thread_hooks import ThreadHooks, ThreadLog
-from penstock.engines.threads.replicas.changelog_sources import restored_places
+from penstock.engines.threads.replicas.restoring import restored_places
 from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.errors import InvalidStateError, LogError, OffsetOutOfRangeError, UnknownTopicError
 from penstock.log.base import OffsetAndMetadata, TopicPartition

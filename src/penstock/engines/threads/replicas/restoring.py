@@ -1,4 +1,4 @@
-"""The restore of a task's replica to the committed end of its changelogs.
+"""The restore of a task's replica: the position of its rows, its topics, and the way to their committed end.
 
 Each store goes on from the position that the replica notes, if that is sound: the topic is the same one, its records
 from there on are still there, and the rows have the layout of today. All kinds of stores are moved on exactly, also
@@ -15,23 +15,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.threads.replicas.changelog_sources import (
-    StoreSource,
-    newest_numbers,
-    store_sources,
-    unlogged_stores,
-)
-from penstock.engines.threads.replicas.positions import NUMBERS, StorePosition, TaskPosition
 from penstock.log.base import TopicPartition
 from penstock.log.deletions import may_miss_deletions
+from penstock.log.fenced_record import newest_record
 from penstock.serde.column import to_bytes_list
+from penstock.state.changelog.base import TaskNumbers
 from penstock.state.changelog.following import StoreFollower
+from penstock.state.replicas.replica import ReplicaPosition, time_notes, time_since
 from penstock.state.restores.progress import RestoreProgress
+from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +38,177 @@ if TYPE_CHECKING:
     from penstock.state.replicas.replica import Replica
     from penstock.topology.plan.plan import TaskId
 
-__all__ = ["OnProgress", "Restorer"]
+__all__ = [
+    "NUMBERS",
+    "OnProgress",
+    "Restorer",
+    "StorePosition",
+    "TaskPosition",
+    "layout_of",
+    "newest_numbers",
+    "restored_places",
+    "source_topics",
+    "unlogged_stores",
+]
+
+NUMBERS = ""  # in place of a store's name: the topic of the tasks' numbers
+_LAYOUT = ("kind", "timestamped", "window_size_ms", "retention_ms", "retain_duplicates", "history_ms", "ttl_ms",
+           "persistent", "time_ordered")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class StorePosition:
+    """The position of a store in its changelog.
+
+    Attributes:
+        topic: The topic.
+        topic_id: The id of the topic; empty where the log has none.
+        following: The offset after the last record that is in the rows.
+        layout: The facts that the bytes of the rows depend on (`layout_of`).
+    """
+
+    topic: str
+    topic_id: str
+    following: int
+    layout: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPosition:
+    """The position of a task's replica.
+
+    Attributes:
+        stores: Store -> its position, and that in the numbers topic under `NUMBERS`. Stores that are missing have no
+            sound rows.
+        inputs: The committed positions in the task's input that the rows belong to; None: unknown.
+        meta: The task's numbers.
+        noted_ms: The wall-clock time of the note.
+        boot: The id of the machine's start at the note, and the milliseconds since that start.
+        epoch: The epoch in which ``inputs`` were committed.
+    """
+
+    stores: Mapping[str, StorePosition] = field(default_factory=dict)
+    inputs: Mapping[TopicPartition, int] | None = None
+    meta: Mapping[str, int] = field(default_factory=dict)
+    noted_ms: int = 0
+    boot: tuple[str, int] = ("", 0)
+    epoch: int = 0
+
+    def away_ms(self) -> int | None:
+        """Return the time since the note; None if it is not known, as the machine's clock was set back."""
+        return time_since(self.noted_ms, self.boot)
+
+    def note(self) -> ReplicaPosition:
+        """Return it as a replica holds it."""
+        inputs = None if self.inputs is None else [[tp.topic, tp.partition, at] for tp, at in self.inputs.items()]
+        stores = {name: [at.topic, at.topic_id, at.following, at.layout] for name, at in self.stores.items()}
+        notes: dict[str, Any] = {"stores": stores, "inputs": inputs, **time_notes(), "epoch": self.epoch}
+        return ReplicaPosition(meta=dict(self.meta), notes=notes)
+
+    @classmethod
+    def of(cls, noted: ReplicaPosition) -> TaskPosition:
+        """Return the position that a replica holds; the beginning for an empty replica.
+
+        >>> at = TaskPosition({"s": StorePosition("t", "id", 7)}, {TopicPartition("in", 0): 3}, {"stream_time": 5})
+        >>> TaskPosition.of(at.note()).stores["s"].following
+        7
+        """
+        notes = noted.notes
+        if not notes:
+            return cls()
+        inputs = notes["inputs"]
+        return cls(
+            {name: StorePosition(*at) for name, at in notes["stores"].items()},
+            None if inputs is None else {TopicPartition(topic, partition): at for topic, partition, at in inputs},
+            noted.meta,
+            notes["noted_ms"],
+            tuple(notes.get("boot", ("", 0))),
+            notes.get("epoch", 0),
+        )
+
+
+def layout_of(spec: StoreSpec) -> str:
+    """Return the facts that the bytes of a store's rows depend on; rows of another layout are not used.
+
+    >>> layout_of(StoreSpec("s", "lru", None, None)) == layout_of(StoreSpec("s", "timestamped", None, None))
+    False
+    """
+    layout = " ".join(str(getattr(spec, name)) for name in _LAYOUT)
+    return f"{layout} keeps_headers" if spec.keeps_headers else layout
+
+
+class StoreSource(NamedTuple):
+    """The topic of a store.
+
+    Attributes:
+        spec: The store.
+        topic: The topic.
+        topic_id: Its id; empty where the log has none.
+        end: The end of its committed records.
+        layout: The layout of the store's rows (`layout_of`).
+    """
+
+    spec: StoreSpec
+    topic: str
+    topic_id: str
+    end: int
+    layout: str
+
+
+def source_topics(app: ThreadApp, task: TaskId) -> dict[str, str]:
+    """Return the stores of a task for which a source topic serves as changelog, with that topic's name in the log."""
+    specs = {store: app.topology.stores[store] for store in app.subtopology(task).stores if store not in app.changelogs}
+    return {
+        store: app.plan.physical_name(spec.changelog_topic) for store, spec in specs.items() if spec.changelog_topic
+    }
+
+
+def unlogged_stores(app: ThreadApp, task: TaskId) -> list[str]:
+    """List the stores of a task that no topic restores."""
+    sources = source_topics(app, task)
+    return [store for store in app.subtopology(task).stores if store not in app.changelogs and store not in sources]
+
+
+def restored_places(app: ThreadApp, task: TaskId) -> list[TopicPartition]:
+    """List the partitions that a thread writes for a task's state: of changelogs, and of the tasks' numbers."""
+    sub = app.subtopology(task)
+    topics = [app.changelogs[store] for store in sub.stores if store in app.changelogs]
+    numbers = app.numbers_topic_of(task)
+    if numbers is not None and sub.keeps_state:
+        topics.append(numbers)
+    return [TopicPartition(topic, task.partition) for topic in dict.fromkeys(topics)]
+
+
+def store_sources(
+    app: ThreadApp, task: TaskId, log: TopicLog, committed: Mapping[TopicPartition, int]
+) -> tuple[list[StoreSource], int, str]:
+    """Return the stores of a task that a topic restores, and end and id of the numbers topic.
+
+    Args:
+        app: The application.
+        task: The task.
+        log: The log.
+        committed: The group's committed offsets.
+    """
+    logged = {store: app.changelogs[store] for store in app.subtopology(task).stores if store in app.changelogs}
+    sources = source_topics(app, task)
+    numbers = app.numbers_topic_of(task) or ""
+    changelogs = [*dict.fromkeys(logged.values()), *([numbers] if numbers else [])]
+    ids = log.topic_ids([*changelogs, *sources.values()])
+    ends = log.end_offsets(changelogs) if changelogs else {}
+    stores = []
+    for store, topic in (logged | sources).items():
+        spec, tp = app.topology.stores[store], TopicPartition(topic, task.partition)
+        end = ends[tp] if store in logged else committed.get(tp, -1)
+        stores.append(StoreSource(spec, topic, ids.get(topic, ""), end, layout_of(spec)))
+    return stores, ends.get(TopicPartition(numbers, task.partition), 0), ids.get(numbers, "")
+
+
+def newest_numbers(log: TopicLog, tp: TopicPartition, task: TaskId, start: int, end: int) -> TaskNumbers | None:
+    """Find the newest numbers of a task from ``start`` to before ``end``; None if there are none."""
+    newest = newest_record(log, tp.topic, str(task).encode(), end, partition=tp.partition, start=start).value
+    return None if newest is None else TaskNumbers.parse(newest)
+
 
 OnProgress = Callable[[RestoreProgress], None]
 _log = own_logger(__name__)

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING
 import lmdb
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.threads.replicas.changelog_sources import source_topics, unlogged_stores
-from penstock.engines.threads.replicas.positions import NUMBERS, TaskPosition
 from penstock.engines.threads.replicas.replica_folders import open_replica
-from penstock.engines.threads.replicas.restoring import OnProgress, Restorer
+from penstock.engines.threads.replicas.restoring import (
+    NUMBERS,
+    OnProgress,
+    Restorer,
+    TaskPosition,
+    source_topics,
+    unlogged_stores,
+)
 from penstock.errors import InvalidStateError
 from penstock.log.base import TopicPartition
 from penstock.log.groups.gone_back import KnownOffset

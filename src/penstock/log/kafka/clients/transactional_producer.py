@@ -18,12 +18,11 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import FencedError, LogError, LogUnavailableError, PenstockError
-from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.base import GroupMembership, OffsetAndMetadata, TopicPartition
 from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.failures import error_of, failure, is_fenced, may_pass, persist, too_large_here
 from penstock.log.kafka.wire.transactions import ProducerTransactions
 from penstock.log.kafka.writing import checked
-from penstock.log.membership import GroupMembership
 from penstock.log.producer_interface import (
     Delivery,
     OnDelivery,

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.base.log_lines import own_logger
 from penstock.errors import FencedError, LogError, LogUnavailableError, ProductionError
-from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.base import GroupMembership, OffsetAndMetadata, StreamsMembership, TopicPartition
 from penstock.log.kafka.clients.attempts import TransactionAttempts
 from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure, membership_failure, not_in_time, persist
@@ -19,7 +19,6 @@ from penstock.log.kafka.wire.offsets import LATEST, list_offsets
 from penstock.log.kafka.wire.produce import IdempotentWriter, NotWrittenError, ProduceRequests
 from penstock.log.kafka.wire.transactions import ProducerTransactions
 from penstock.log.kafka.writing import AnyPart, checked
-from penstock.log.membership import GroupMembership, StreamsMembership
 from penstock.log.stored import Placed, StoredRecords, joined, record_bytes
 from penstock.log.thread_clients import Part, Writer
 

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from penstock.base.clock import since_boot_ms
 from penstock.base.log_lines import own_logger
 from penstock.errors import FencedError, LogError
-from penstock.log.base import APPLICATION_INSTANCE
+from penstock.log.base import APPLICATION_INSTANCE, GroupMembership
 from penstock.log.kafka.cluster_topics import error_code
 from penstock.log.kafka.error_codes import CODES, ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure, may_pass, removed_from_group
@@ -25,7 +25,6 @@ from penstock.log.kafka.wire.groups import (
     join_alone,
     leave,
 )
-from penstock.log.membership import GroupMembership
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

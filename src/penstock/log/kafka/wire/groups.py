@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.base.java_text.hashing import string_hash
-from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.base import GroupMembership, OffsetAndMetadata, StreamsMembership, TopicPartition
 from penstock.log.kafka.wire.offsets import LATEST
 from penstock.log.kafka.wire.protocol_errors import check
-from penstock.log.membership import GroupMembership, StreamsMembership
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.base.backoff import Backoff
-from penstock.log.base import TopicPartition
+from penstock.log.base import GroupMembership, TopicPartition
 from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.wire.features import feature_level
 from penstock.log.kafka.wire.groups import offsets_by_topic, partitions_by_topic
 from penstock.log.kafka.wire.produce import NotWrittenError, ProduceRequests, new_producer_request
 from penstock.log.kafka.wire.protocol_errors import check
 from penstock.log.kafka.wire.record_batches import NO_PRODUCER, ProducerState
-from penstock.log.membership import GroupMembership
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Division of a batch's work into Spark tasks."""
+"""Division of a stage's work into Spark tasks: by size in the first stage, by the slots of a shuffle in the others."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from penstock.engines.batches.facts import BatchFacts, inputs_checksum
+from penstock.engines.batches.planned_batch import BatchFacts, inputs_checksum
 from penstock.topology.plan.plan import TaskRun
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from penstock.engines.offsets.offsets import SourceOffset
     from penstock.engines.spark.job import SparkJob
     from penstock.log.base import TopicPartition
 
-__all__ = ["Bin", "TopicRange", "cut_into_bins"]
+__all__ = ["Bin", "cut_into_bins", "parse_run_name", "run_name", "shuffle_width", "slot_of", "slots_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +110,28 @@ def _filled(
         bins[0].ranges += later
         bins[0].ticks += [(level, run) for level, run in ticking if level > 0]
     return bins
+
+
+def shuffle_width(job: SparkJob, level: int) -> int:
+    """Return the number of Spark tasks of a stage."""
+    return max(1, min(job.parallelism, job.plan.run_count(level)))
+
+
+def slot_of(job: SparkJob, level: int, run: TaskRun) -> int:
+    """Return the Spark task of a stage that runs a task; tasks are dealt out in the order of `PhysicalPlan.runs`."""
+    return (job.plan.first_run(level, run.subtopology) + run.partition) % shuffle_width(job, level)
+
+
+def slots_of(job: SparkJob, level: int, subtopology: int, partitions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the slots of several tasks of one sub-topology, as `slot_of` does."""
+    return (job.plan.first_run(level, subtopology) + partitions) % shuffle_width(job, level)
+
+
+def run_name(run: TaskRun) -> str:
+    """Format a task run as text; `parse_run_name` reads it."""
+    return f"{run.subtopology}_{run.partition}_{run.phase}"
+
+
+def parse_run_name(name: str) -> TaskRun:
+    """Parse the name of a task run."""
+    return TaskRun(*map(int, name.split("_")))

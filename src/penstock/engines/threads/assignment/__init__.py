@@ -1,1 +1,0 @@
-"""The assignment of tasks to stream threads."""
