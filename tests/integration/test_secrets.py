@@ -18,7 +18,7 @@ from pathlib import Path
 from pyspark import SparkContext
 from penstock.engines.spark.session import launch_ahead
 
-launch_ahead({"spark.master": "local[1]", "spark.hadoop.fs.s3a.secret.key": input()}, None, rows_in_jvm=False)
+launch_ahead({"spark.master": "local[1]", "spark.hadoop.fs.s3a.secret.key": input()}, None, rows_in_jvm=False, uses_sql=False)
 while not list(Path(tempfile.gettempdir()).glob("penstock-spark-*")) and SparkContext._gateway is None:
     time.sleep(0.001)
 raise SystemExit("the settings are wrong")
