@@ -14,12 +14,12 @@ from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
 from penstock.log.kafka.log import KafkaLog
 from penstock.log.open import open_log
-from penstock.log.streams_groups.coordinator import StreamsCoordinator
 from penstock.log.streams_groups.description import (
     Assignment,
     GroupSubtopology,
     GroupTopology,
     InternalTopicSpec,
+    StreamsCoordinator,
     StreamsGroupDescription,
 )
 from penstock.log.streams_groups.group import GroupSettings

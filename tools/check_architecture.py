@@ -67,7 +67,7 @@ PRODUCTS = frozenset({"cli", "connect", "console", "sql", "tools"})
 # Of the sub-packages of a package each may import those before it.
 ROOMS: dict[str, tuple[str, ...]] = {
     "api": ("processing", "windowed", "groups", "joins"),
-    "base": ("java_names", "java_text", "terminal", "identities"),
+    "base": ("java_names", "java_text", "terminal"),
     "cli": ("servers", "connect", "logs", "application", "sql", "testing"),
     "console": ("web",),
     "console/web": ("pages", "api"),
@@ -122,7 +122,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "state": ("views", "segments", "replicas", "restores", "changelog"),
     "testing": ("simulation", "replay"),
     "tools": ("broker", "demo"),
-    "topology": ("operations", "description", "configured", "building", "plan"),
+    "topology": ("operations", "configured", "building", "plan"),
 }
 FLUENT = "penstock.api"  # streams make tables and tables streams
 

@@ -15,8 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]
-from penstock.topology.description.charts import Box, Chart  # noqa: E402
-from penstock.topology.description.svg import svg  # noqa: E402
+from penstock.topology.description import Box, Chart, svg  # noqa: E402
 from shape import SOURCES, Shape, floors_of  # noqa: E402
 
 __all__ = ["PICTURE", "picture"]

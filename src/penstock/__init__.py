@@ -11,7 +11,7 @@ from penstock.base.version import __version__
 if TYPE_CHECKING:
     from penstock.api.builder import StreamsBuilder
     from penstock.api.groups import agg
-    from penstock.api.joins.windows import JoinWindows
+    from penstock.api.joins.stream_stream import JoinWindows
     from penstock.api.options import (
         Branched,
         Consumed,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         StreamJoined,
         TableJoined,
     )
+    from penstock.api.processing.build import ProcessorWrapper
     from penstock.api.processing.processor import (
         Cancellable,
         FixedKeyProcessor,
@@ -33,9 +34,8 @@ if TYPE_CHECKING:
         Punctuator,
         Record,
         RecordMetadata,
+        ValueTransformerWithKey,
     )
-    from penstock.api.processing.transformer import ValueTransformerWithKey
-    from penstock.api.processing.wrapper import ProcessorWrapper
     from penstock.api.stores import Stores
     from penstock.api.stream import KStream
     from penstock.api.table import GlobalKTable, KTable
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from penstock.serde.windowed import Window, Windowed
     from penstock.state.restores.listener import StateRestoreListener
     from penstock.testing import TopologyTestDriver
-    from penstock.topology.operations.asynchronous import Retry
+    from penstock.topology.operations.base import Retry
 
 __all__ = [
     "Branched",
@@ -101,7 +101,7 @@ __all__ = [
 # Names are loaded when they are first used: `import penstock` loads neither Polars nor PyArrow nor PySpark.
 _MODULES = {
     "api.builder": ("StreamsBuilder",),
-    "api.joins.windows": ("JoinWindows",),
+    "api.joins.stream_stream": ("JoinWindows",),
     "api.options": (
         "Branched",
         "Consumed",
@@ -123,14 +123,14 @@ _MODULES = {
         "Punctuator",
         "Record",
         "RecordMetadata",
+        "ValueTransformerWithKey",
     ),
     "api.stores": ("Stores",),
     "api.stream": ("KStream",),
     "api.windowed.suppressed": ("BufferConfig", "Suppressed"),
     "api.table": ("GlobalKTable", "KTable"),
     "api.topology": ("Topology",),
-    "api.processing.transformer": ("ValueTransformerWithKey",),
-    "api.processing.wrapper": ("ProcessorWrapper",),
+    "api.processing.build": ("ProcessorWrapper",),
     "api.windowed.windows": ("SessionWindows", "SlidingWindows", "TimeWindows", "UnlimitedWindows"),
     "engines.kafka_streams": ("KafkaStreams",),
     "config": ("StreamsConfig",),
@@ -139,7 +139,7 @@ _MODULES = {
     "serde.windowed": ("Window", "Windowed"),
     "state.restores.listener": ("StateRestoreListener",),
     "testing": ("TopologyTestDriver",),
-    "topology.operations.asynchronous": ("Retry",),
+    "topology.operations.base": ("Retry",),
 }
 # What stands above the core and plugs into it; each is imported when the core first asks for it.
 declare("penstock.applications", "console", "penstock.console.extension:ConsoleExtension")

@@ -19,7 +19,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode, parents_of
-from penstock.topology.operations.asynchronous import MapAsync
 from penstock.topology.operations.base import (
     Branch,
     DropNullKeys,
@@ -27,28 +26,29 @@ from penstock.topology.operations.base import (
     FlatMap,
     FlatMapValues,
     Foreach,
+    ForeignTableJoin,
+    MapAsync,
     MapPairs,
     MapValues,
     PassThrough,
     Peek,
     Process,
+    ResponseJoin,
     SelectKey,
     StreamGlobalTableJoin,
     StreamToTable,
-    TableFilter,
-    TableMapValues,
-    TableRegroup,
-    TableSource,
-    TableToStream,
-)
-from penstock.topology.operations.foreign_keys import (
-    ForeignTableJoin,
-    ResponseJoin,
     SubscriptionJoin,
     SubscriptionReceive,
     SubscriptionSend,
+    TableFilter,
+    TableJoinMerge,
+    TableMapValues,
+    TableRegroup,
+    TableSource,
+    TableTableJoin,
+    TableToStream,
+    TableTransformValues,
 )
-from penstock.topology.operations.tables import TableJoinMerge, TableTableJoin, TableTransformValues
 from penstock.topology.topology import Topology
 
 __all__ = ["free_names"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import functions as fns
-from penstock.api.joins.windows import JoinWindows
+from penstock.api.joins.stream_stream import JoinWindows
 from penstock.api.options import Joined, StreamJoined, TableJoined
 from penstock.api.stream import KStream
 from penstock.api.table import GlobalKTable, KTable

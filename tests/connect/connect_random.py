@@ -523,7 +523,7 @@ def value_to_key(rng):
 
 def timestamp_texts(rng, pattern):
     """A text that the pattern may have written."""
-    from penstock.base.java_text.simple_dates import SimpleDateFormat
+    from penstock.base.java_text.dates import SimpleDateFormat
 
     made = SimpleDateFormat(pattern).format(rng.choice(MOMENTS))
     if rng.chance(0.2) and made:

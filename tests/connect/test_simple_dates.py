@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.base.java_text.calendar_days import civil_from_days, days_from_civil
-from penstock.base.java_text.simple_dates import SimpleDateFormat
+from penstock.base.java_text.dates import SimpleDateFormat, civil_from_days, days_from_civil
 from penstock.base.java_text.text_error import JavaTextError
 
 MOMENTS = st.integers(-12_212_553_600_000, 253_402_214_400_000)  # from 1583 to 9999, in milliseconds

@@ -18,9 +18,8 @@ from crc32c import crc32c
 
 from penstock.errors import LogError
 from penstock.log.base import HEADERS_TYPE, TopicPartition
-from penstock.log.kafka.wire.batch_format import HEADER
+from penstock.log.kafka.wire.batch_format import HEADER, compress, decompress
 from penstock.log.kafka.wire.batch_reader import BatchSource, decode_batches, end_of_batches
-from penstock.log.kafka.wire.compression import compress, decompress
 from penstock.log.kafka.wire.connection import parse_answer
 from penstock.log.kafka.wire.frequent_messages import FrequentCodec, codec_of
 from penstock.log.kafka.wire.record_batches import ProducerState, encode_batches

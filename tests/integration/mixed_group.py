@@ -19,8 +19,7 @@ from penstock.base.jars import java_command
 from penstock.errors import LogUnavailableError
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
-from penstock.log.streams_groups.coordinator import StreamsCoordinator
-from penstock.log.streams_groups.description import StreamsGroupDescription
+from penstock.log.streams_groups.description import StreamsCoordinator, StreamsGroupDescription
 
 from .fed_words import TASKS, FedWords, word_of
 

@@ -16,7 +16,7 @@ from penstock import KafkaStreams, StreamsBuilder
 from penstock.cli.main import app
 from penstock.errors import LogError
 from penstock.log.kafka.access import ClusterAccess
-from penstock.log.kafka.checkup.reach import first_answer, reach_brokers
+from penstock.log.kafka.checkup.checkup import first_answer, reach_brokers
 from penstock.log.kafka.client_settings import ClientSettings
 from penstock.log.kafka.wire.connection import BrokerConnection
 from penstock.log.open import open_log

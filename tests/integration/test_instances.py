@@ -24,8 +24,7 @@ from eventually import eventually
 from penstock import KafkaStreams, StreamsBuilder
 from penstock.errors import FencedError
 from penstock.log.open import open_log
-from penstock.log.streams_groups.coordinator import StreamsCoordinator
-from penstock.log.streams_groups.description import DescribedMember, StreamsGroupDescription
+from penstock.log.streams_groups.description import DescribedMember, StreamsCoordinator, StreamsGroupDescription
 from penstock.tools.broker.process import Broker
 
 from .fed_words import TASKS, FedWords, word_of

@@ -16,8 +16,8 @@ from penstock.log.base import HEADERS_TYPE
 from penstock.log.base import TopicPartition as Place
 from penstock.log.kafka.client_settings import ClientSettings
 from penstock.log.kafka.wire import transactions
+from penstock.log.kafka.wire.batch_format import codec_number
 from penstock.log.kafka.wire.cluster import Cluster
-from penstock.log.kafka.wire.compression import codec_number
 from penstock.log.kafka.wire.fetch import fetch_once, fetch_range
 from penstock.log.kafka.wire.produce import ProduceLimits
 from penstock.log.kafka.wire.transactions import (

@@ -32,9 +32,9 @@ from penstock.topology.operations.base import (
     StreamToTable,
     TableToStream,
     WindowedAggregate,
+    WindowSpec,
 )
 from penstock.topology.operations.functions import Function
-from penstock.topology.operations.windows import WindowSpec
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Topology
 

@@ -240,7 +240,7 @@ MUTANTS = (
            "check_streams_member(connection, group, membership, self._offsets.get(group, ()))", "pass", is_shared=True, first_seed=90),
     Mutant("a task whose next owner has purged its records ends the epoch", (f"{HOSTING}.thread_host", "_others_read_on"),
            "return thread.reads_from(tp, offset) and", "return False and", ("count", "tables"), is_shared=True, first_seed=14, faults=_silent_drivers),
-    Mutant("a replica that was away keeps rows whose deletions are gone", ("penstock.log.deletions", "may_miss_deletions"),
+    Mutant("a replica that was away keeps rows whose deletions are gone", ("penstock.log.topic_settings", "may_miss_deletions"),
            "return True", "return False", ("tables",), first_seed=96),
     Mutant("an embedded log takes commits of fenced producers", ("penstock.log.embedded.coordination", "check_producer"),
            "row is not None and row[0] > epoch", "False", ("tables",), first_seed=147),

@@ -18,13 +18,12 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from penstock.errors import FencedError, InvalidStateError, LogError, LogUnavailableError, UnknownTopicError
-from penstock.log import lease_holders, lease_keeper, leases
+from penstock.log import leases
 from penstock.log.base import RECORD_SCHEMA, Fetched, Lease, TopicInfo, TopicPartition
 from penstock.log.fenced_record import RecordName
 from penstock.log.kafka.transactions import fenced_record
-from penstock.log.kafka.transactions.records import KafkaRecords
-from penstock.log.lease_keeper import LeaseKeeper
-from penstock.log.leases import Leases, lease_name
+from penstock.log.kafka.transactions.fenced_record import KafkaRecords
+from penstock.log.leases import LeaseKeeper, Leases, lease_name
 from penstock.log.thread_clients import Part, Writer
 from penstock.sql.session.journal import JournalEntry, StatementJournal
 from penstock.testing.simulation.scheduler import Actor, Process, Scheduler, dice_of
@@ -95,7 +94,7 @@ class RecordsRun:
         threads.Lock = threads.RLock = threads.Condition
         threads.current_thread = lambda: None
         with ExitStack() as stack:
-            for where in (lease_keeper, fenced_record):
+            for where in (leases, fenced_record):
                 stack.enter_context(patch.object(where, "threading", threads))
             for name in ("penstock.base.clock.time", "penstock.log.fenced_record.time", "penstock.log.leases.time",
                          "penstock.log.kafka.transactions.fenced_record.time"):  # fmt: skip
@@ -104,9 +103,9 @@ class RecordsRun:
             stack.enter_context(patch.object(fenced_record, "secrets", token))
             stack.enter_context(patch.object(fenced_record, "KafkaCommitProducer", SimulatedProducer))
             stack.enter_context(patch.object(leases, "own_process", self._own_process))
-            stack.enter_context(patch.object(lease_holders, "may_run", self._may_run))
-            stack.enter_context(patch.object(lease_holders, "socket", SimpleNamespace(gethostname=self._host)))
-            for logged in (lease_keeper, fenced_record):
+            stack.enter_context(patch.object(leases, "may_run", self._may_run))
+            stack.enter_context(patch.object(leases, "socket", SimpleNamespace(gethostname=self._host)))
+            for logged in (leases, fenced_record):
                 stack.enter_context(patch.object(logged._log, "disabled", new=True))
             actors = [self._start(number) for number in range(STARTS)]
             if not scheduler.run(lambda: all(each.is_done for each in actors), LIMIT_S):

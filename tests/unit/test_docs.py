@@ -74,15 +74,15 @@ def test_the_reference_of_sql_is_current():
 
 
 def test_the_formats_of_data_have_the_numbers_that_the_policy_names():
-    from penstock.log.embedded import schema
+    from penstock.log.embedded import database
     from penstock.sql.session import journal
     from penstock.state.replicas import lmdb_replica
     from penstock.state.segments import segment
-    from penstock.topology.plan import document
+    from penstock.topology.plan import stored
 
     page = PAGES["docs/compatibility.md"].read_text().partition("| what | format |")[2]
     numbers = [int(number) for number in re.findall(r"^\| [^|]+ \| (\d+) \|", page, re.MULTILINE)]
-    formats = [document.FORMAT, segment.FORMAT_VERSION, schema.FORMAT, journal.FORMAT, lmdb_replica._FORMAT]
+    formats = [stored.FORMAT, segment.FORMAT_VERSION, database.FORMAT, journal.FORMAT, lmdb_replica._FORMAT]
     assert numbers == formats
 
 

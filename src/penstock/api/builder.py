@@ -11,8 +11,7 @@ from penstock.api.dataframes import dataframe_source
 from penstock.api.handle import GlobalTableHandle, TableHandle, check_kind, name_of, option
 from penstock.api.materialize import key_value_spec, named
 from penstock.api.options import Consumed, Materialized, Named
-from penstock.api.processing.build import processor_operation
-from penstock.api.processing.wrapper import wrapped
+from penstock.api.processing.build import processor_operation, wrapped
 from penstock.api.sources import read, source_node, topic_names
 from penstock.api.stream import KStream
 from penstock.api.table import GlobalKTable, KTable

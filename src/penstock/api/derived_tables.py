@@ -1,19 +1,51 @@
-"""Tables derived from one other table: ``filter``, ``filter_not`` and ``map_values`` of `KTable`."""
+"""Tables derived from a stream or from one other table: ``to_table``, ``filter``, ``filter_not`` and ``map_values``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from penstock.api.handle import TableHandle
-from penstock.api.materialize import optional_spec
+from penstock.api.handle import StreamHandle, TableHandle
+from penstock.api.materialize import key_value_spec, named, optional_spec
 from penstock.api.options import Materialized
-from penstock.api.serdes import UNKNOWN
-from penstock.topology.building.graph import ProcessorGraph
+from penstock.api.serdes import UNKNOWN, for_internal, for_topic
+from penstock.topology.building.graph import GraphNode, ProcessorGraph
 from penstock.topology.operations import base as ops
+from penstock.topology.operations.base import StreamToTable, TableToStream
 from penstock.topology.operations.functions import Function
-from penstock.topology.tables import DerivedTable
+from penstock.topology.tables import DerivedTable, SourceTable
 
-__all__ = ["filter_table", "map_table_values", "serdes_of"]
+__all__ = ["filter_table", "map_table_values", "serdes_of", "stream_of_table", "table_of_stream"]
+
+
+def table_of_stream(above: StreamHandle, materialized: Materialized | None, name: str | None) -> TableHandle:
+    """Add `KStream.to_table`, below a repartition topic if the key has changed."""
+    builder = above.builder
+    node = builder.names.processor("KSTREAM-TOTABLE-", name)
+    queryable = materialized is not None and materialized.name is not None
+    store = named(materialized, builder, "KSTREAM-TOTABLE-")
+    key = store.key_serde if store.key_serde is not None else above.key_serde
+    value = store.value_serde if store.value_serde is not None else above.value_serde
+    parent: GraphNode = above.graph
+    sources = above.sources
+    if above.needs_repartition:
+        parent = builder.repartition_node(node, for_topic(key), for_internal(value))
+        builder.add(above.graph, parent)
+        sources = frozenset({parent.name})
+    state = SourceTable(key_value_spec(store, key, value), materialized=queryable)
+    graph = ProcessorGraph(
+        name=node, operation=lambda: StreamToTable(state.store, state.send_old), own_stores=state.own_stores
+    )
+    graph.output_versioned = store.history is not None
+    builder.add(parent, graph)
+    return TableHandle(builder, graph, node, key, value, sources, state, store.name if queryable else None)
+
+
+def stream_of_table(above: TableHandle, name: str | None) -> StreamHandle:
+    """Add `KTable.to_stream`."""
+    node = above.builder.names.processor("KTABLE-TOSTREAM-", name)
+    graph = ProcessorGraph(name=node, operation=TableToStream)
+    above.builder.add(above.graph, graph)
+    return StreamHandle(above.builder, graph, node, above.key_serde, above.value_serde, above.sources)
 
 
 def filter_table(

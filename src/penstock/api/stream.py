@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from penstock.api.dataframes import DataFrameOutput, dataframe_output
-from penstock.api.groups.grouping import group_stream
+from penstock.api.derived_tables import table_of_stream
 from penstock.api.handle import StreamHandle, check_kind, name_of, option, same_builder
 from penstock.api.joins.verbs import JoinVerbs
 from penstock.api.options import Consumed, Grouped, Materialized, Named, Produced, Repartitioned
 from penstock.api.processing.async_verbs import AsyncVerbs
 from penstock.api.processing.build import process
 from penstock.api.serdes import common
-from penstock.api.table_of_stream import table_of_stream
 from penstock.api.topic_verbs import repartition, through, to_topic
 from penstock.base.java_names import with_java_names
 from penstock.topology.building.graph import ProcessorGraph
@@ -222,7 +221,7 @@ class KStream(AsyncVerbs[K, V], JoinVerbs[K, V]):
         >>> try_out(lambda s: s.group_by_key().count(), [("a", "x"), ("a", "y")])
         [('a', 1), ('a', 2)]
         """
-        from penstock.api.groups.grouped import KGroupedStream
+        from penstock.api.groups.grouped import KGroupedStream, group_stream
 
         return KGroupedStream(group_stream(self._handle, grouped, name_of(name)))
 
@@ -254,7 +253,7 @@ class KStream(AsyncVerbs[K, V], JoinVerbs[K, V]):
         >>> try_out(lambda s: s.group_by(lambda value: value[0]).count(), [("a", "xy"), ("b", "xz")])
         [('x', 1), ('x', 2)]
         """
-        from penstock.api.groups.grouped import KGroupedStream
+        from penstock.api.groups.grouped import KGroupedStream, group_stream
 
         fn = Function.wrap(selector, verb="group_by", allowed=(1, 2))
         user_name = option(grouped, Grouped, "group_by").name or name_of(name)

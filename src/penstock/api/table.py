@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from penstock.api.derived_tables import filter_table, map_table_values, serdes_of
-from penstock.api.groups.table_grouping import group_table
+from penstock.api.derived_tables import filter_table, map_table_values, serdes_of, stream_of_table
 from penstock.api.handle import Fluent, GlobalTableHandle, TableHandle, name_of, option
 from penstock.api.joins.table_verbs import TableJoinVerbs
 from penstock.api.materialize import key_value_spec
 from penstock.api.options import Grouped, Materialized, Named
 from penstock.api.processing.build import check_method, check_stores, check_supplier
-from penstock.api.processing.transformer import ValueTransformerWithKey
+from penstock.api.processing.processor import ValueTransformerWithKey
 from penstock.api.serdes import UNKNOWN
-from penstock.api.table_of_stream import stream_of_table
 from penstock.api.windowed.suppressed import Suppressed, suppress_table
 from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError
 from penstock.topology.building.graph import ProcessorGraph
+from penstock.topology.operations.base import TableTransformValues
 from penstock.topology.operations.functions import Function
-from penstock.topology.operations.tables import TableTransformValues
 from penstock.topology.tables import DerivedTable
 
 if TYPE_CHECKING:
@@ -191,7 +189,7 @@ class KTable(TableJoinVerbs[K, V]):
         self, selector: Callable[[K, V], tuple[K2, V2]] | pl.Expr, grouped: Grouped | None = None, *, name: Name = None
     ) -> KGroupedTable[K2, V2]:
         """Group the rows by a new key (``groupBy``); the function returns the new (key, value) of each row."""
-        from penstock.api.groups.grouped_table import KGroupedTable
+        from penstock.api.groups.grouped_table import KGroupedTable, group_table
 
         fn = Function.wrap(selector, verb="group_by", allowed=(2,), passed="(key, value)")
         options = option(grouped, Grouped, "group_by")

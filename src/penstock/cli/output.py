@@ -38,7 +38,7 @@ _ANY_WIDTH = 10_000
 
 def console(*, stderr: bool = False) -> Console:
     """Make a console; without colours and with unlimited width if it is not a terminal."""
-    from penstock.base.terminal.screen import Screen
+    from penstock.base.terminal.live import Screen
 
     stream: Any = sys.stderr if stderr else sys.stdout
     if stderr and writes_json():

@@ -12,8 +12,7 @@ from penstock.base.java_names import with_java_names_of
 from penstock.base.nearest_name import nearest_names, question
 from penstock.base.secrets import is_secret, masked, shown
 from penstock.config.client_names import CLIENT_NAMES, CLIENT_PREFIXES, check_client_name, is_client_name
-from penstock.config.continuous_settings import CONTINUOUS, MICRO_BATCH_ONLY
-from penstock.config.definitions import ALIASES, CONFIG_DEFS, PREFIXES, SettingDefinition
+from penstock.config.definitions import ALIASES, CONFIG_DEFS, CONTINUOUS, MICRO_BATCH_ONLY, PREFIXES, SettingDefinition
 from penstock.config.prefixes import behind_prefix
 from penstock.config.refused import REFUSED, refuse, refuse_in_mode
 from penstock.errors import ConfigError

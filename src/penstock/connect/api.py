@@ -11,7 +11,7 @@ from penstock.connect.config import NO_MODEL, ConfigDef, ConfigValue, Model, val
 from penstock.connect.data import SinkRecord, SourceRecord
 from penstock.connect.data.errors import SettingError
 from penstock.log.base import TopicPartition
-from penstock.log.producer_interface import Delivery
+from penstock.log.client_interfaces import Delivery
 
 __all__ = [
     "Boundaries",

@@ -16,7 +16,7 @@ from penstock.console.app_view import DIED, ENDED, Picture
 from penstock.console.recorder import HISTORY, NOW, TOPOLOGY, changed_ms, read_facts
 from penstock.engines.application.locations import Locations
 from penstock.errors import ConfigError, PenstockError
-from penstock.log.lease_holders import is_fresh
+from penstock.log.leases import is_fresh
 from penstock.query.http.service import QueryService
 from penstock.state.documents import read_document
 from penstock.topology.plan.changelogs import numbers_topic

@@ -11,7 +11,7 @@ from penstock.console.recorder import Watched
 from penstock.errors import PenstockError
 from penstock.log.processes import own_process
 from penstock.runtime.task import sliced_reasons
-from penstock.topology.description.charts import chart_of
+from penstock.topology.description import chart_of
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.plan.explain import explain_json, how_it_runs
 

@@ -21,8 +21,7 @@ import lmdb
 
 from penstock.base.clock import unix_ms
 from penstock.log.base import TopicPartition
-from penstock.log.deletions import may_miss_deletions
-from penstock.log.topic_settings import setting
+from penstock.log.topic_settings import may_miss_deletions, setting
 from penstock.runtime.context import Surroundings
 from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
 from penstock.runtime.rows import TopicBatch

@@ -254,7 +254,7 @@ class KafkaStreams:
         self._lifecycle.require_created("reset")
         from penstock.engines.application.locations import open_app_log
         from penstock.engines.reset import find_resources, forget
-        from penstock.log.lease_keeper import held_lease
+        from penstock.log.leases import held_lease
 
         with open_app_log(self.config) as log:
             resources = find_resources(log, self.config, self.topology)

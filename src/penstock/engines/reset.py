@@ -18,7 +18,7 @@ from penstock.log.formats import formats_topic
 from penstock.log.groups.admin import GroupAdmin, OffsetMove, offset_moves
 from penstock.log.groups.gone_back import RESET_NOTE, is_own
 from penstock.log.groups.resets import Target, chosen_places
-from penstock.log.lease_keeper import held_lease
+from penstock.log.leases import held_lease
 from penstock.state.checkpoint import foreign_files, mark_removed, read_plan, remove_checkpoint
 from penstock.state.replicas.folders import own_replicas, remove_replica
 from penstock.topology.dataframes import for_application

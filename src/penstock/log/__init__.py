@@ -11,14 +11,14 @@ from penstock.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicPartition as TopicPartition
+    from penstock.log.client_interfaces import ConsumerRecord as ConsumerRecord
+    from penstock.log.client_interfaces import Delivery as Delivery
+    from penstock.log.client_interfaces import RebalanceListener as RebalanceListener
     from penstock.log.clients.asynchronous import AsyncConsumer as AsyncConsumer
     from penstock.log.clients.asynchronous import AsyncProducer as AsyncProducer
     from penstock.log.clients.consumer import Consumer as Consumer
     from penstock.log.clients.producer import Producer as Producer
-    from penstock.log.consumer_interface import ConsumerRecord as ConsumerRecord
-    from penstock.log.consumer_interface import RebalanceListener as RebalanceListener
     from penstock.log.open import open_log as open_log
-    from penstock.log.producer_interface import Delivery as Delivery
 
 __all__ = [
     "AsyncConsumer",
@@ -39,10 +39,10 @@ __getattr__ = lazy_names(
         "AsyncConsumer": "clients.asynchronous",
         "AsyncProducer": "clients.asynchronous",
         "Consumer": "clients.consumer",
-        "ConsumerRecord": "consumer_interface",
-        "Delivery": "producer_interface",
+        "ConsumerRecord": "client_interfaces",
+        "Delivery": "client_interfaces",
         "Producer": "clients.producer",
-        "RebalanceListener": "consumer_interface",
+        "RebalanceListener": "client_interfaces",
         "TopicPartition": "base",
         "open_log": "open",
     },

@@ -1,21 +1,91 @@
-"""The leases of applications: each is a record that only its holder changes, by compare-and-set."""
+"""The leases of applications: records that only their holders change, by compare-and-set; who holds them."""
 
 from __future__ import annotations
 
 import json
+import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
-from typing import TypeVar, cast
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from penstock.base.clock import unix_ms
-from penstock.errors import FencedError
+from penstock.base.log_lines import own_logger
+from penstock.errors import FencedError, PenstockError
 from penstock.log.base import Lease
 from penstock.log.fenced_record import WRITERS, FencedRecord, RecordName, StoredRecord, change_record
-from penstock.log.lease_holders import heartbeat_pause_s, holder_runs, may_have_another_clock, runs_already
-from penstock.log.processes import own_process
+from penstock.log.processes import may_run, own_process
 
-__all__ = ["LEASE_WRITER", "Leases", "lease_name", "lease_of", "refuse_newer"]
+if TYPE_CHECKING:
+    from penstock.log.base import TopicLog
+
+__all__ = [
+    "LEASE_WRITER",
+    "LeaseKeeper",
+    "Leases",
+    "heartbeat_pause_s",
+    "held_lease",
+    "holder_runs",
+    "is_fresh",
+    "lease_name",
+    "lease_of",
+    "may_have_another_clock",
+    "not_shared",
+    "refuse_newer",
+    "runs_already",
+]
+
+_MOST_S = 5.0
+_OF_TTL = 4  # heartbeats within the time to live
+_CLOCKS_MS = 3_600_000  # by so much at most the clocks of two machines are taken to differ
+
+
+def heartbeat_pause_s(lease: Lease) -> float:
+    """Return the time between two heartbeats of a holder."""
+    return max(0.0, min(_MOST_S, lease.ttl_ms / 1000 / _OF_TTL))
+
+
+def may_have_another_clock(lease: Lease) -> bool:
+    """Return whether a holder on another machine may run although its heartbeats look old: its clock may be behind."""
+    age_ms = unix_ms() - lease.heartbeat_ms
+    return not lease.released and lease.host != socket.gethostname() and lease.ttl_ms < age_ms < _CLOCKS_MS
+
+
+def is_fresh(lease: Lease) -> bool:
+    """Return whether the lease is held, and its last heartbeat is no older than ``ttl_ms``."""
+    return not lease.released and unix_ms() - lease.heartbeat_ms <= lease.ttl_ms
+
+
+def holder_runs(lease: Lease) -> bool:
+    """Return whether the lease is fresh, and its holder's process is not known to be gone."""
+    return is_fresh(lease) and may_run(lease.host, lease.pid, lease.process_start)
+
+
+def not_shared(held: Lease, reason: str) -> FencedError:
+    """Return the error for a start that would share the tasks of the holder, and cannot."""
+    return runs_already(held, f"Its tasks are not shared: {reason}. Stop that instance first, or give this one another "
+                        "application.id")  # fmt: skip
+
+
+def runs_already(
+    held: Lease, hint: str = "stop that instance first, or give this one another application.id"
+) -> FencedError:
+    """Return the error for a start of an application whose lease is held."""
+    since = datetime.fromtimestamp(held.since_ms / 1000, UTC).isoformat(timespec="seconds")
+    return FencedError(
+        f"application {held.application!r} runs already: {held.owner} "
+        f"(process {held.pid} on {held.host}, since {since})",
+        hint=hint,
+        application=held.application,
+        owner=held.owner,
+        host=held.host,
+        pid=held.pid,
+        since_ms=held.since_ms,
+    )
+
 
 LEASE_WRITER = WRITERS[0]
 _T = TypeVar("_T", bound=Lease | None)
@@ -143,3 +213,82 @@ class Leases:
 
         change_record(self._record(application), changed)
         return cast("_T", lease)
+
+
+_log = own_logger(__name__)
+_PATIENCE_S = 10.0
+
+
+class LeaseKeeper:
+    """Renews a lease in a thread of its own, until `end`.
+
+    Args:
+        log: The log.
+        lease: The lease.
+        on_lost: Called once another instance has taken over.
+
+    Attributes:
+        lease: The present lease.
+    """
+
+    def __init__(self, log: TopicLog, lease: Lease, on_lost: Callable[[], None] = lambda: None) -> None:
+        self.lease = lease
+        self._log = log
+        self._on_lost = on_lost
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._lost: FencedError | None = None
+        self._thread = threading.Thread(target=self._keep, name=f"{lease.application}-lease", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise FencedError if another instance has taken over."""
+        if self._lost is not None:
+            raise self._lost
+
+    def replace(self, acquire: Callable[[Lease], Lease]) -> Lease:
+        """Replace the lease by another one of this instance, while no heartbeat is on its way."""
+        with self._lock:
+            self.lease = acquire(self.lease)
+        return self.lease
+
+    def end(self) -> bool:
+        """Send no more heartbeats; return whether the last one is through."""
+        self._ended.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join(_PATIENCE_S)
+        return not self._thread.is_alive()
+
+    def _keep(self) -> None:
+        while not self._ended.wait(heartbeat_pause_s(self.lease)):
+            try:
+                with self._lock:
+                    if not self._ended.is_set():
+                        self._log.renew_lease(self.lease)
+            except FencedError as error:
+                self._lost = error
+                self._on_lost()
+                return
+            except PenstockError as error:  # the log is away; the next heartbeat may reach it
+                _log.warning("the lease of %s could not be renewed: %s", self.lease.application, error.message)
+            except Exception:  # noqa: BLE001 - without this thread the lease expires unnoticed
+                _log.exception("the lease of %s could not be renewed", self.lease.application)
+
+
+@contextmanager
+def held_lease(
+    log: TopicLog, application: str, owner: str, ttl_ms: int = 30_000, *, force: bool = False
+) -> Iterator[LeaseKeeper]:
+    """Hold the lease of an application during the block, which may take long.
+
+    Raises:
+        FencedError: The application runs; or, at the end of the block, another instance has taken over meanwhile.
+    """
+    lease = log.acquire_lease(application, owner, ttl_ms, force=force)
+    keeper = LeaseKeeper(log, lease)
+    try:
+        yield keeper
+        keeper.check()
+    finally:
+        keeper.end()
+        log.release_lease(lease)

@@ -11,7 +11,7 @@ from penstock.log.base import Fetched, GroupMembership, OffsetAndMetadata, Strea
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.log.streams_groups.coordinator import StreamsCoordinator
+    from penstock.log.streams_groups.description import StreamsCoordinator
 
 __all__ = ["CHANGELOG_WRITER", "CommitProducer", "Fetcher", "Part", "ThreadClients", "Writer"]
 

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from penstock.base.durations import TimestampLike, timestamp_ms
 from penstock.errors import ConfigError
 from penstock.log.base import OffsetAndTime, TopicLog, TopicPartition
-from penstock.log.consumer_interface import LogConsumer
+from penstock.log.client_interfaces import LogConsumer
 
-__all__ = ["first_from", "timestamp_at", "offsets_of", "span_of", "within"]
+__all__ = ["first_from", "offsets_of", "span_of", "timestamp_at", "within"]
 
 Offsets = dict[TopicPartition, int]
 

@@ -1,4 +1,4 @@
-"""Topic settings, by Kafka's names, with their checks and defaults."""
+"""Topic settings, by Kafka's names, with their checks and defaults, and how long a compacted topic keeps deletions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 
 from penstock.base.nearest_name import did_you_mean
 from penstock.errors import ConfigError
+from penstock.log.base import TopicLog, TopicPartition
 
-__all__ = ["DEFAULTS", "check_settings", "check_topic_name", "setting"]
+__all__ = ["DEFAULTS", "check_settings", "check_topic_name", "may_miss_deletions", "setting"]
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _MAX_NAME = 249
@@ -90,3 +91,25 @@ def check_settings(topic: str, settings: Mapping[str, object]) -> dict[str, str]
 def setting(config: Mapping[str, str], name: str) -> str:
     """Return the topic's own value of a setting, or the default."""
     return config.get(name, DEFAULTS[name])
+
+
+def may_miss_deletions(
+    log: TopicLog, tp: TopicPartition, config: Mapping[str, str], start: int, end: int, away_ms: int | None
+) -> bool:
+    """Return whether deletions among new records may be gone, so that rows that stand for those before would stay.
+
+    They may have been deletions alone, all of which are gone. One offset at the end is the mark of a transaction.
+
+    Args:
+        log: The log.
+        tp: The partition, of a topic that is compacted.
+        config: The settings of the topic.
+        start: The offset up to which the rows stand for it.
+        end: The present end, which is behind that.
+        away_ms: The milliseconds since then; None: it is not known.
+    """
+    if away_ms is not None and away_ms < int(setting(config, "delete.retention.ms")):
+        return False
+    if end - start > 1 or log.beginning_offset(tp.topic, tp.partition) > start:
+        return True
+    return any(each.num_rows for each in log.iterate(tp.topic, tp.partition, start, end))

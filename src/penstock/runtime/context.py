@@ -16,7 +16,7 @@ from penstock.api.processing.processor import Record
 from penstock.base.clock import unix_ms
 from penstock.base.escapes import visible
 from penstock.base.log_lines import own_logger
-from penstock.config.console_settings import hides_records
+from penstock.config.definitions import hides_records
 from penstock.errors import (
     AuthenticationError,
     AuthorizationError,

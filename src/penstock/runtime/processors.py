@@ -26,9 +26,8 @@ from penstock.runtime.versioned_tables import OverParent
 from penstock.serde.column import Column
 from penstock.serde.headers import RecordHeaders, plain_headers
 from penstock.state.views import ExpiringView
-from penstock.topology.operations.base import Operation, Process
+from penstock.topology.operations.base import Operation, Process, TableTransformValues
 from penstock.topology.operations.functions import Function
-from penstock.topology.operations.tables import TableTransformValues
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

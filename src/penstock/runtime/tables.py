@@ -29,13 +29,14 @@ from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations.base import (
     Operation,
     StreamToTable,
+    Suppress,
     TableFilter,
     TableMapValues,
     TableRegroup,
     TableSource,
     TableToStream,
+    TableTransformValues,
 )
-from penstock.topology.operations.tables import Suppress, TableTransformValues
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -43,8 +43,7 @@ from penstock.state.maps import Journal, MemoryTaskState
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.configured.serdes import headers_user as headers_user_of
 from penstock.topology.configured.serdes import with_current_headers
-from penstock.topology.operations.base import Process
-from penstock.topology.operations.tables import TableTransformValues
+from penstock.topology.operations.base import Process, TableTransformValues
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from penstock.errors import TopologyError
 from penstock.topology.dataframe_source import DataFrameSource
-from penstock.topology.description.description import TopologyDescription, describe
+from penstock.topology.description import TopologyDescription, describe
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode, parents_of
 from penstock.topology.stores import StoreSpec
 

@@ -21,8 +21,8 @@ import penstock.query
 import penstock.testing
 from penstock import KafkaStreams, Serdes, StreamsBuilder, TimeWindows, TopologyTestDriver, agg
 from penstock.base.java_names import JAVA_NAMES
-from penstock.base.java_names.dsl import NOTHING
 from penstock.base.java_names.guesses import GUESSES
+from penstock.base.java_names.kafka_streams import NOTHING
 from penstock.errors import NoSuchMethodError, TopologyError
 from penstock.query import stores
 from penstock.testing import TestInputTopic, TestOutputTopic
@@ -30,8 +30,8 @@ from penstock.testing import TestInputTopic, TestOutputTopic
 FLUENT = {
     "BranchedKStream": "branched", "CogroupedKStream": "groups.cogrouped", "GlobalKTable": "table",
     "KGroupedStream": "groups.grouped", "KGroupedTable": "groups.grouped_table", "KStream": "stream", "KTable": "table",
-    "SessionWindowedCogroupedKStream": "groups.cogrouped", "SessionWindowedKStream": "groups.windowed",
-    "TimeWindowedCogroupedKStream": "groups.cogrouped", "TimeWindowedKStream": "groups.windowed",
+    "SessionWindowedCogroupedKStream": "groups.cogrouped", "SessionWindowedKStream": "groups.grouped",
+    "TimeWindowedCogroupedKStream": "groups.cogrouped", "TimeWindowedKStream": "groups.grouped",
 }  # fmt: skip
 
 

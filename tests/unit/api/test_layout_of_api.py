@@ -16,7 +16,6 @@ FLUENT = {
     "groups.cogrouped",
     "groups.grouped",
     "groups.grouped_table",
-    "groups.windowed",
     "joins.table_verbs",
     "joins.verbs",
     "processing.async_verbs",

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from penstock.cli.loader import load_topology
 from penstock.log.open import open_log
-from penstock.topology.plan.document import document_of
 from penstock.topology.plan.plan import plan_of
-from penstock.topology.plan.stored import StoredPlan
+from penstock.topology.plan.stored import StoredPlan, document_of
 
 CODE = """
 from penstock import Consumed, Materialized, StreamsBuilder

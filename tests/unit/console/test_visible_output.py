@@ -30,7 +30,7 @@ from penstock.base.clock import unix_ms
 from penstock.base.escapes import json_text, one_line, visible
 from penstock.base.log_lines import JsonLines, json_line_of, own_logger
 from penstock.base.terminal.html import facts_html, table_html
-from penstock.base.terminal.screen import Screen
+from penstock.base.terminal.live import Screen
 from penstock.cli import output
 from penstock.cli.application.metrics import _table
 from penstock.cli.main import main

@@ -13,8 +13,12 @@ from penstock.engines.threads.hosting.control_channel import Member
 from penstock.engines.threads.hosting.epoch import Epoch
 from penstock.engines.threads.hosting.group_members import GroupMembers, Identities
 from penstock.engines.threads.hosting.job import ContinuousJob
-from penstock.log.streams_groups.coordinator import StreamsCoordinator
-from penstock.log.streams_groups.description import GroupSubtopology, GroupTopology, InternalTopicSpec
+from penstock.log.streams_groups.description import (
+    GroupSubtopology,
+    GroupTopology,
+    InternalTopicSpec,
+    StreamsCoordinator,
+)
 from penstock.log.streams_groups.member import MemberFacts
 
 __all__ = ["EPOCH", "TOPOLOGY", "Instance", "Thread"]

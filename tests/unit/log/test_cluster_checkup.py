@@ -7,9 +7,9 @@ from confluent_kafka import KafkaError
 from penstock import StreamsBuilder, StreamsConfig
 from penstock.engines.application.needs import needs_of
 from penstock.log.application_needs import ApplicationNeeds
+from penstock.log.kafka.checkup.checkup import broker_rules
 from penstock.log.kafka.checkup.inquiry import TopicFacts, operations_of, shown
 from penstock.log.kafka.checkup.rights import MissingRight, missing_topic_rights
-from penstock.log.kafka.checkup.settings_rules import broker_rules
 from penstock.log.kafka.checkup.start import compaction_refusal
 
 SHOP = ApplicationNeeds("shop", sources=("orders",), internal={"shop-by-city-repartition": 2},

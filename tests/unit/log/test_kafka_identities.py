@@ -22,8 +22,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from penstock import StreamsConfig
-from penstock.base.identities.clouds import identity_tokens
-from penstock.base.identities.tokens import CachedTokens, Token
+from penstock.base.identities import CachedTokens, Token, identity_tokens
 from penstock.errors import AuthenticationError, ConfigError
 from penstock.log.kafka.client_settings import ClientSettings
 from penstock.log.kafka.clients.connections import Clients
@@ -37,16 +36,16 @@ def _no_cloud(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]
     """No credentials of this machine or of a test before."""
     import os
 
-    from penstock.base.identities import clouds
+    from penstock.base import identities
 
     for name in [each for each in os.environ if each.startswith(OF_CLOUDS)]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("NO_GCE_CHECK", "true")
-    clouds._tokens.cache_clear()
+    identities._tokens.cache_clear()
     yield
-    clouds._tokens.cache_clear()
+    identities._tokens.cache_clear()
 
 
 @contextmanager
@@ -229,7 +228,7 @@ def test_a_package_that_is_not_installed_is_named_with_its_extra(identity: str) 
     code = (
         "import sys\n"
         "for name in ('aws_msk_iam_sasl_signer', 'azure.identity', 'google.auth'): sys.modules[name] = None\n"
-        "from penstock.base.identities.clouds import identity_tokens\n"
+        "from penstock.base.identities import identity_tokens\n"
         f"try: identity_tokens({identity!r}, {{}}, 'it')\n"
         "except Exception as error: print(type(error).__name__, error)"
     )

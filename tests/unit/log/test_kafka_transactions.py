@@ -22,9 +22,9 @@ from penstock.errors import (
     UnknownTopicError,
 )
 from penstock.log.base import TopicPartition
-from penstock.log.kafka.clients import attempts
+from penstock.log.kafka.client_settings import TransactionTimeouts
 from penstock.log.kafka.log import KafkaLog
-from penstock.log.kafka.timeouts import TransactionTimeouts
+from penstock.log.kafka.transactions import failed as failed_transactions
 from penstock.log.kafka.transactions import transaction
 from penstock.log.kafka.wire import transactions
 from penstock.log.kafka.wire.protocol_errors import failed
@@ -127,7 +127,7 @@ def times(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ti
     monkeypatch.setattr(Broker, "transaction_version", request.param)
     made = Times()
     fake = SimpleNamespace(monotonic=made, sleep=lambda seconds: made.pass_s(seconds)(), time_ns=lambda: 0)
-    for module in (transaction, attempts, transactions):
+    for module in (transaction, failed_transactions, transactions):
         monkeypatch.setattr(module, "time", fake)
     return made
 
@@ -242,7 +242,7 @@ def test_a_failure_after_a_long_attempt_has_another_attempt(times: Times) -> Non
 
 def test_attempts_know_what_is_usual(times: Times) -> None:
     fenced, away = (KafkaException(KafkaError(code)) for code in (KafkaError.PRODUCER_FENCED, KafkaError._TRANSPORT))
-    attempts_made = attempts.TransactionAttempts(patience_s=5)
+    attempts_made = failed_transactions.TransactionAttempts(patience_s=5)
     assert attempts_made.allow_retry(fenced)
     assert attempts_made.is_ordinary
     assert attempts_made.pause_s() == 0

@@ -12,7 +12,7 @@ import pytest
 
 from eventually import eventually
 from penstock.errors import FencedError
-from penstock.log.lease_keeper import LeaseKeeper, held_lease
+from penstock.log.leases import LeaseKeeper, held_lease
 from penstock.log.open import open_log
 
 TTL_MS = 400

@@ -9,7 +9,7 @@ from penstock.errors import FencedError, InvalidStateError, LogError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.embedded import membership
 from penstock.log.embedded.membership import JoinRequest
-from penstock.log.lease_holders import is_fresh
+from penstock.log.leases import is_fresh
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
 

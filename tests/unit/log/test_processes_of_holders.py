@@ -13,7 +13,7 @@ import pytest
 
 from penstock.errors import FencedError
 from penstock.log.fenced_record import RecordName
-from penstock.log.lease_holders import holder_runs
+from penstock.log.leases import holder_runs
 from penstock.log.open import open_log
 from penstock.log.processes import has_ended, may_run, process_start
 

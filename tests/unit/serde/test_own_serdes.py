@@ -25,8 +25,8 @@ from penstock.serde import BaseSerde
 from penstock.serde.base import Serde
 from penstock.serde.column import Column
 from penstock.testing import TopologyTestDriver
-from penstock.topology.plan.document import document_of
 from penstock.topology.plan.plan import plan_of
+from penstock.topology.plan.stored import document_of
 
 
 class Pair:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from penstock.base.java_text.hashing import hash_order
-from penstock.topology.description.description import TreeOrder
+from penstock.topology.description import TreeOrder
 
 
 def test_hash_order_is_that_of_java() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock import KTable, StreamsBuilder, agg
 from penstock.errors import TopologyError
-from penstock.topology.operations.row_by_row import looks_at_other_rows
+from penstock.topology.operations.functions import looks_at_other_rows
 
 V = pl.col("value")
 REFUSED = {

@@ -1,32 +1,100 @@
-"""KGroupedStream: records grouped by key, ready to be aggregated."""
+"""KGroupedStream and its windowed forms: records grouped by key, or by key and window, and their aggregations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.api.groups.agg import BuiltInAggregator
 from penstock.api.groups.aggregations import Fold, aggregate_of
-from penstock.api.groups.cogrouping import cogroup
-from penstock.api.groups.grouping import Grouping
-from penstock.api.handle import Fluent, name_of
-from penstock.api.options import Materialized, Named
-from penstock.api.serdes import resolve
+from penstock.api.handle import Fluent, SharedTopic, StreamHandle, TableHandle, name_of, option
+from penstock.api.materialize import named
+from penstock.api.options import Grouped, Materialized, Named
+from penstock.api.serdes import for_internal, for_topic, resolve
 from penstock.api.table import KTable
-from penstock.api.windowed.build import Unwindowed, Windowing
+from penstock.api.windowed.windows import (
+    EmitStrategy,
+    InWindows,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+    Unwindowed,
+    Windowing,
+    Windows,
+)
+from penstock.base.durations import DurationLike
 from penstock.base.java_names import with_java_names
+from penstock.errors import TopologyError
+from penstock.topology.building.graph import GraphNode, ProcessorGraph, RepartitionGraph
 from penstock.topology.operations import base as ops
 from penstock.topology.operations.functions import Function
+from penstock.topology.tables import AggregatedTable
 
 if TYPE_CHECKING:
     import polars as pl
 
     from penstock.api.groups.cogrouped import CogroupedKStream
-    from penstock.api.groups.windowed import SessionWindowedKStream, TimeWindowedKStream
-    from penstock.api.windowed.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
+    from penstock.serde.windowed import Windowed
 
-__all__ = ["FoldingAggregations", "KGroupedStream", "StreamAggregations"]
+__all__ = ["Grouping", "KGroupedStream", "group_stream"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouping:
+    """The place of all aggregations of one grouped stream: Kafka's ``GroupedStreamAggregateBuilder``."""
+
+    stream: StreamHandle
+    topic_name: str | None
+    topic: SharedTopic = field(default_factory=SharedTopic, init=False)
+
+    def make_topic(self, store: str) -> RepartitionGraph:
+        """Make the repartition topic, named by the user or after the store of an aggregation."""
+        above = self.stream
+        name = self.topic_name or store
+        return above.builder.repartition_node(name, for_topic(above.key_serde), for_internal(above.value_serde))
+
+    def fold(self, fold: Fold, windowing: Windowing) -> TableHandle:
+        """Add an aggregation, below a repartition topic if the key has changed."""
+        above, builder = self.stream, self.stream.builder
+        prefix = f"KSTREAM-{fold.verb}-"
+        store = named(fold.materialized, builder, prefix)
+        node = builder.names.processor(prefix, fold.name)
+        key = store.key_serde if store.key_serde is not None else above.key_serde
+        value = store.value_serde if store.value_serde is not None else fold.value_serde
+        spec = windowing.store(store, key, value)
+        parent: GraphNode = above.graph
+        sources = above.sources
+        if above.needs_repartition:
+            # Names are taken for every aggregation, even if a topic named by the user is shared.
+            new_topic = self.make_topic(spec.name)
+            parent = self.topic.choose(new_topic, share=self.topic_name is not None)
+            builder.add(above.graph, parent)
+            sources = frozenset({new_topic.name})
+        state = AggregatedTable(spec)
+        graph = ProcessorGraph(
+            name=node,
+            operation=lambda: windowing.operation(fold.aggregation, state),
+            own_stores=state.own_stores,
+        )
+        graph.output_versioned = spec.kind == "versioned"
+        graph.grace_ms = windowing.grace_ms
+        builder.add(parent, graph)
+        queried = spec.name if fold.queryable else None
+        return TableHandle(builder, graph, node, windowing.keys(key), value, sources, state, queried)
+
+
+def group_stream(above: StreamHandle, grouped: Grouped | None, name: str | None) -> Grouping:
+    """Group a stream by its present key; the serdes of ``grouped`` replace those inherited."""
+    options = option(grouped, Grouped, "group_by_key")
+    handle = replace(
+        above,
+        key_serde=options.key_serde if options.key_serde is not None else above.key_serde,
+        value_serde=options.value_serde if options.value_serde is not None else above.value_serde,
+    )
+    return Grouping(handle, options.name or name)
+
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -148,7 +216,7 @@ class KGroupedStream(FoldingAggregations[K, V, K]):
         Args:
             aggregator: The function of this stream, ``aggregator(key, value, aggregate)``. See `CogroupedKStream`.
         """
-        from penstock.api.groups.cogrouped import CogroupedKStream
+        from penstock.api.groups.cogrouped import CogroupedKStream, cogroup
 
         return CogroupedKStream(cogroup(self._handle, aggregator))
 
@@ -160,6 +228,131 @@ class KGroupedStream(FoldingAggregations[K, V, K]):
 
     def windowed_by(self, windows: Windows) -> SessionWindowedKStream[K, V] | TimeWindowedKStream[K, V]:
         """Group by window as well as by key (``windowedBy``)."""
-        from penstock.api.groups.windowed import windowed_stream
-
         return windowed_stream(self._handle, windows)
+
+
+@with_java_names
+class TimeWindowedKStream(FoldingAggregations[K, V, "Windowed[K]"]):
+    """A stream grouped by key and by tumbling, hopping, sliding or unlimited windows: Kafka's ``TimeWindowedKStream``.
+
+    Records for windows that have closed are dropped and counted.
+
+    >>> from penstock import TimeWindows
+    >>> from penstock.testing import try_out
+    >>> windowed = lambda s: s.group_by_key().windowed_by(TimeWindows.of("1 minute"))
+    >>> counts = try_out(lambda s: windowed(s).count(), [("a", 1, 0), ("a", 1, 61_000)])
+    >>> [(key.key, key.window.start, count) for key, count in counts]
+    [('a', 0, 1), ('a', 60000, 1)]
+    """
+
+    def __init__(self, grouping: Grouping, windowing: InWindows) -> None:
+        super().__init__(grouping, windowing)
+        self._windowed = windowing
+
+    def emit_strategy(self, emit: EmitStrategy, *, idle: DurationLike | None = None) -> TimeWindowedKStream[K, V]:
+        """Choose when results are sent (``emitStrategy``).
+
+        Args:
+            emit: "on_window_update" sends every result, "on_window_close" only the final one of each window.
+            idle: Not in Kafka. If no record arrives for this wall-clock time, all windows close and their results are
+                sent; later records for them are late. Without it the last windows of a stream stay open until a later
+                record arrives.
+        """
+        return TimeWindowedKStream(self._handle, self._windowed.emitting(emit, idle))
+
+
+@with_java_names
+class SessionWindowedKStream(StreamAggregations[K, V, "Windowed[K]"]):
+    """A stream grouped by key and session: Kafka's ``SessionWindowedKStream``.
+
+    A session starts with its first record and ends with its last; both times are inclusive. A record between two
+    sessions that is near to both merges them: their results are deleted, and the result of the whole is sent.
+
+    >>> from penstock import SessionWindows
+    >>> from penstock.testing import try_out
+    >>> sessions = lambda s: s.group_by_key().windowed_by(SessionWindows.of("1 minute"))
+    >>> counts = try_out(lambda s: sessions(s).count(), [("a", 1, 0), ("a", 1, 50_000)])
+    >>> [(key.window.start, key.window.end, count) for key, count in counts]
+    [(0, 0, 1), (0, 0, None), (0, 50000, 2)]
+    """
+
+    def __init__(self, grouping: Grouping, windowing: InWindows) -> None:
+        super().__init__(grouping, windowing)
+        self._windowed = windowing
+
+    @overload
+    def aggregate(
+        self,
+        initializer: BuiltInAggregator,
+        aggregator: None = None,
+        merger: None = None,
+        materialized: Materialized | str | None = None,
+        *,
+        name: Name = None,
+    ) -> KTable[Windowed[K], Any]: ...
+
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A],
+        merger: Callable[[K, A, A], A],
+        materialized: Materialized | str | None = None,
+        *,
+        name: Name = None,
+    ) -> KTable[Windowed[K], A]: ...
+
+    @overload
+    def aggregate(
+        self,
+        initializer: A,
+        aggregator: Callable[[K, V, A], A],
+        merger: Callable[[K, A, A], A],
+        materialized: Materialized | str | None = None,
+        *,
+        name: Name = None,
+    ) -> KTable[Windowed[K], A]: ...
+
+    def aggregate(
+        self,
+        initializer: Any,
+        aggregator: Any = None,
+        merger: Any = None,
+        materialized: Materialized | str | None = None,
+        *,
+        name: Name = None,
+    ) -> KTable[Windowed[K], Any]:
+        """Aggregate the values of each session by ``aggregator(key, value, aggregate)``.
+
+        The first aggregate is a constant or ``initializer()``. ``merger(key, left, right)`` merges the aggregates of
+        two sessions, ``left`` the earlier one; it is also called with a first aggregate. A built-in aggregator needs
+        no merger: ``aggregate(agg.sum("amount"))``.
+        """
+        builtin = initializer if aggregator is None else aggregator
+        if merger is None and isinstance(builtin, BuiltInAggregator):
+            merger = builtin.merge
+        aggregation = aggregate_of(initializer, aggregator, merger=merger, expression=False)
+        if aggregation.merger is None:
+            raise TopologyError(
+                "aggregate() of sessions takes a merger; it is missing",
+                hint="Write aggregate(0, lambda key, value, total: ..., lambda key, left, right: ...).",
+            )
+        return self._fold_to_result(Fold(aggregation, Materialized.of(materialized), name_of(name)))
+
+    def emit_strategy(self, emit: EmitStrategy, *, idle: DurationLike | None = None) -> SessionWindowedKStream[K, V]:
+        """Choose when results are sent; see `TimeWindowedKStream.emit_strategy`.
+
+        A session closes when gap and grace have passed since its end.
+        """
+        return SessionWindowedKStream(self._handle, self._windowed.emitting(emit, idle))
+
+
+def windowed_stream(
+    grouping: Grouping, windows: Windows
+) -> TimeWindowedKStream[Any, Any] | SessionWindowedKStream[Any, Any]:
+    """Return the stream of `KGroupedStream.windowed_by`."""
+    if isinstance(windows, SessionWindows):
+        return SessionWindowedKStream(grouping, InWindows(windows))
+    if isinstance(windows, TimeWindows | SlidingWindows | UnlimitedWindows):
+        return TimeWindowedKStream(grouping, InWindows(windows))
+    raise TopologyError(f"windowed_by() takes windows, not {windows!r}", hint='For example TimeWindows.of("1 minute").')

@@ -18,15 +18,15 @@ from penstock.api.options import Materialized, TableJoined
 from penstock.api.serdes import UNKNOWN, for_internal, for_store, for_topic, resolve
 from penstock.topology.building.graph import GraphNode, ProcessorGraph, SinkGraph, SourceGraph
 from penstock.topology.building.names import Names
-from penstock.topology.configured.default_serdes import Wrapping
+from penstock.topology.configured.serdes import Wrapping
 from penstock.topology.nodes import SourceNode
-from penstock.topology.operations.base import TableSource
-from penstock.topology.operations.foreign_keys import (
+from penstock.topology.operations.base import (
     ForeignTableJoin,
     ResponseJoin,
     SubscriptionJoin,
     SubscriptionReceive,
     SubscriptionSend,
+    TableSource,
 )
 from penstock.topology.operations.functions import Function
 from penstock.topology.stores import StoreSpec

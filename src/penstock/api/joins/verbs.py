@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.api.handle import Fluent, GlobalTableHandle, StreamHandle, TableHandle, name_of, option, same_builder
 from penstock.api.joins.build import Join, JoinKind, join_verb, repartition_for_join
-from penstock.api.joins.stream_stream import join_streams
-from penstock.api.joins.windows import JoinWindows
+from penstock.api.joins.stream_stream import JoinWindows, join_streams
 from penstock.api.options import Joined, Named, StreamJoined
 from penstock.api.serdes import UNKNOWN, for_store
 from penstock.base.durations import duration_ms

@@ -1,7 +1,7 @@
 """Names that are others here: each raises an error that says what to write.
 
-`JAVA_NAMES` has Kafka Streams' names that differ by more than snake_case: of the DSL (`dsl`), and of running, testing,
-processing and querying (`running`). `GUESSES` has what other classes and libraries call it (`guesses`).
+`JAVA_NAMES` has Kafka Streams' names that differ by more than snake_case: of the DSL, and of running, testing,
+processing and querying (`kafka_streams`). `GUESSES` has what other classes and libraries call it (`guesses`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from inspect import getattr_static
 from types import MappingProxyType
 from typing import NoReturn, TypeVar
 
-from penstock.base.java_names.dsl import DSL, NOTHING
 from penstock.base.java_names.guesses import GUESSED_CLASSES, GUESSES
-from penstock.base.java_names.running import CLASSES, RUNNING
+from penstock.base.java_names.kafka_streams import CLASSES, DSL, NOTHING, RUNNING
 from penstock.errors import JavaNameError, NoSuchMethodError
 
 __all__ = ["JAVA_CLASSES", "JAVA_NAMES", "camel_case", "snake_case", "with_java_names", "with_java_names_of"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.base.java_names.dsl import NOTHING
+from penstock.base.java_names.kafka_streams import NOTHING
 
 __all__ = ["GUESSED_CLASSES", "GUESSES"]
 

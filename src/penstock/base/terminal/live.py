@@ -1,19 +1,43 @@
-"""A live view that is redrawn on a terminal, and prints a line from time to time elsewhere."""
+"""The console that everything is drawn on, and a live view, which prints a line from time to time elsewhere."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
+from rich.console import Console
 from rich.live import Live
+from rich.segment import Segment
+
+from penstock.base.escapes import visible
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
-__all__ = ["LiveView"]
+__all__ = ["LiveView", "Screen"]
+
+
+class Screen(Console):
+    """Rich's console, for texts that others have written.
+
+    Square brackets are not markup and colons are not emoji, unless a call asks for it; control characters, marks of
+    direction and halves of characters are drawn as escapes, while rich's own control sequences pass.
+
+    Args:
+        options: Those of rich's ``Console``.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        return super()._render_buffer(
+            segment if segment.control else Segment(visible(segment.text), segment.style) for segment in buffer
+        )
+
 
 F = TypeVar("F")
 

@@ -163,9 +163,8 @@ def plan(
     checkpoint. Exits with 1 if a start would be refused.
     """
     from penstock.config import StreamsConfig
-    from penstock.topology.plan.document import document_of
-    from penstock.topology.plan.evolution import compare
-    from penstock.topology.plan.identity import plan_after
+    from penstock.topology.plan.evolution import compare, plan_after
+    from penstock.topology.plan.stored import document_of
 
     topology, settings = options.load()
     partition_counts: dict[str, int] = {}
@@ -208,9 +207,8 @@ def _stored(
     from penstock.cli.loader import load_topology
     from penstock.config import StreamsConfig
     from penstock.state.checkpoint import read_plan
-    from penstock.topology.plan.document import document_of
     from penstock.topology.plan.plan import plan_of
-    from penstock.topology.plan.stored import StoredPlan
+    from penstock.topology.plan.stored import StoredPlan, document_of
 
     if "://" in old or Path(old).is_dir():
         facts = read_plan(old.rstrip("/"))

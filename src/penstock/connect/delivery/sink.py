@@ -18,7 +18,7 @@ from penstock.connect.delivery.source import Unwatched, Watcher
 from penstock.errors import ConnectError
 from penstock.log import Consumer, ConsumerRecord, RebalanceListener, TopicPartition
 from penstock.log.base import TopicLog
-from penstock.log.consumer_interface import records_of
+from penstock.log.client_interfaces import records_of
 
 __all__ = ["Incoming", "Originals", "SinkDelivery", "SinkSteps", "put_by_record"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from penstock.base.java_text.dates import SimpleDateFormat
 from penstock.base.java_text.regex import compile_java, replacement
-from penstock.base.java_text.simple_dates import SimpleDateFormat
 from penstock.base.java_text.text_error import JavaTextError
 from penstock.connect.config import ConfigDef, Importance, JavaRegex, Kind, NonEmptyList, NonNull, OneOf, UniqueList
 from penstock.connect.converters import parse_header

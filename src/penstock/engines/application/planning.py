@@ -16,10 +16,9 @@ from penstock.errors import CoPartitionError, UnknownTopicError
 from penstock.log.ensure_topic import ensure_topic
 from penstock.log.url import kafka_servers
 from penstock.topology.plan.changelogs import changelogs_of
-from penstock.topology.plan.document import document_of, fingerprint_of
-from penstock.topology.plan.identity import plan_after
+from penstock.topology.plan.evolution import plan_after
 from penstock.topology.plan.plan import PhysicalPlan
-from penstock.topology.plan.stored import StoredPlan
+from penstock.topology.plan.stored import StoredPlan, document_of, fingerprint_of
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

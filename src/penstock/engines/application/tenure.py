@@ -24,9 +24,7 @@ from penstock.base.clock import unix_ms
 from penstock.base.log_lines import own_logger
 from penstock.errors import FencedError, LogError, LogUnavailableError, PenstockError
 from penstock.log.fenced_record import SHARING_KEY, SHARING_WRITER, RecordName, change_record
-from penstock.log.lease_holders import holder_runs, not_shared, runs_already
-from penstock.log.lease_keeper import LeaseKeeper
-from penstock.log.leases import lease_name
+from penstock.log.leases import LeaseKeeper, holder_runs, lease_name, not_shared, runs_already
 from penstock.log.processes import may_run, own_process
 
 if TYPE_CHECKING:

@@ -39,8 +39,7 @@ from penstock.topology.plan.stored import StoredPlan
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.log.base import TopicLog
-    from penstock.log.streams_groups.coordinator import StreamsCoordinator
-    from penstock.log.streams_groups.description import StreamsGroupDescription
+    from penstock.log.streams_groups.description import StreamsCoordinator, StreamsGroupDescription
     from penstock.log.thread_clients import ThreadClients
     from penstock.query.source import CommittedStores, Ends
     from penstock.topology.topology import Topology

@@ -21,7 +21,7 @@ from penstock.engines.conversion.into_batches import IntoBatches, forget_thread_
 from penstock.engines.conversion.into_continuous import IntoContinuous, forget_batch_checkpoint
 from penstock.engines.conversion.report import ConversionReport, refusal
 from penstock.engines.spark import faults
-from penstock.log.lease_keeper import held_lease
+from penstock.log.leases import held_lease
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

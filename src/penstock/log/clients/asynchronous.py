@@ -18,10 +18,9 @@ from penstock.base.durations import TimestampLike
 from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import InvalidStateError, LogError
 from penstock.log.base import OffsetAndTime, TopicLog, TopicPartition
+from penstock.log.client_interfaces import ConsumerRecord, Delivery, Headers, RebalanceListener
 from penstock.log.clients.consumer import Consumer
 from penstock.log.clients.producer import Producer
-from penstock.log.consumer_interface import ConsumerRecord, RebalanceListener
-from penstock.log.producer_interface import Delivery, Headers
 
 __all__ = ["AsyncConsumer", "AsyncProducer"]
 

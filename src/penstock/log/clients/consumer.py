@@ -14,8 +14,8 @@ from penstock.base.durations import DurationLike, TimestampLike, duration_ms, ti
 from penstock.errors import InvalidStateError, LogError
 from penstock.log.assignors import check_assignors
 from penstock.log.base import Isolation, OffsetAndTime, TopicLog, TopicPartition
+from penstock.log.client_interfaces import ConsumerOptions, ConsumerRecord, OffsetReset, RebalanceListener, records_of
 from penstock.log.clients.dispatch import open_consumer
-from penstock.log.consumer_interface import ConsumerOptions, ConsumerRecord, OffsetReset, RebalanceListener, records_of
 from penstock.log.time_range import first_from, offsets_of, span_of, within
 
 __all__ = ["Consumer", "ConsumerRecord"]

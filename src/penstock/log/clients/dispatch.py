@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.log.base import TopicLog
-from penstock.log.consumer_interface import ConsumerOptions, LogConsumer, RebalanceListener
+from penstock.log.client_interfaces import ConsumerOptions, LogConsumer, LogProducer, ProducerOptions, RebalanceListener
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
-from penstock.log.producer_interface import LogProducer, ProducerOptions
 
 if TYPE_CHECKING:
     from penstock.log.kafka.log import KafkaLog
@@ -23,7 +22,7 @@ def open_consumer(
     """Make the consumer of a log; also return the log if it was opened for this."""
     topic_log, opened = _opened(log, options.settings)
     if isinstance(topic_log, EmbeddedLog):
-        from penstock.log.embedded.consumer import EmbeddedConsumer
+        from penstock.log.embedded.clients import EmbeddedConsumer
 
         return EmbeddedConsumer(topic_log, options, listener), opened
     from penstock.log.kafka.clients.consumer import KafkaConsumer
@@ -36,7 +35,7 @@ def open_producer(log: TopicLog | str, options: ProducerOptions) -> tuple[LogPro
     """Make the producer of a log; also return the log if it was opened for this."""
     topic_log, opened = _opened(log, options.settings)
     if isinstance(topic_log, EmbeddedLog):
-        from penstock.log.embedded.producer import EmbeddedProducer
+        from penstock.log.embedded.clients import EmbeddedProducer
 
         return EmbeddedProducer(topic_log, options), opened
     from penstock.log.kafka.clients.producer import KafkaProducer

@@ -13,8 +13,8 @@ from penstock.base.clock import unix_ms
 from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import InvalidStateError, LogError
 from penstock.log.base import TopicLog, TopicPartition
+from penstock.log.client_interfaces import Delivery, Headers, OnDelivery, ProducerOptions, ProducerRecord
 from penstock.log.clients.dispatch import open_producer
-from penstock.log.producer_interface import Delivery, Headers, OnDelivery, ProducerOptions, ProducerRecord
 
 if TYPE_CHECKING:
     from penstock.log.clients.consumer import Consumer

@@ -16,7 +16,7 @@ from penstock.log.embedded.coordination_rows import write_offsets
 from penstock.log.embedded.database import Database
 from penstock.log.embedded.membership import ConsumerIdentity, JoinRequest, Share
 from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
-from penstock.log.streams_groups.group_state import group_state_of
+from penstock.log.streams_groups.description import group_state_of
 
 __all__ = ["ConsumerGroups"]
 

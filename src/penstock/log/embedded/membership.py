@@ -19,8 +19,7 @@ from penstock.errors import FencedError, InvalidStateError
 from penstock.log.assignors import Subscriber, agreed_assignor, assign
 from penstock.log.base import GroupMember, Lease, TopicPartition
 from penstock.log.embedded.coordination_rows import read_row
-from penstock.log.lease_holders import holder_runs
-from penstock.log.leases import LEASE_WRITER, lease_of
+from penstock.log.leases import LEASE_WRITER, holder_runs, lease_of
 from penstock.log.processes import may_run, own_process
 from penstock.log.streams_groups.refusals import shared_by_threads
 

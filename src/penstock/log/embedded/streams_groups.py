@@ -1,4 +1,4 @@
-"""The embedded log as the coordinator of streams groups.
+"""The embedded log as the coordinator of streams groups, which it keeps as JSON in its tables.
 
 There is no process of its own: the sender of a heartbeat does the group's due work, in one write transaction. Most
 heartbeats change nothing, and are only read: each write waits for the disk, and wakes all who wait for records.
@@ -6,12 +6,13 @@ heartbeats change nothing, and are only read: each write waits for the disk, and
 
 from __future__ import annotations
 
+import json
 import socket
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.base.clock import unix_ms
 from penstock.base.terminal.human_numbers import counted
@@ -19,7 +20,20 @@ from penstock.log.base import StreamsMembership, membership_refused
 from penstock.log.embedded import catalog, membership
 from penstock.log.embedded.coordination_rows import write_offsets
 from penstock.log.processes import may_run, own_process
-from penstock.log.streams_groups.description import JOIN_EPOCH, LEAVE_STATIC_EPOCH, HeartbeatAnswer, HeartbeatError
+from penstock.log.streams_groups.description import (
+    JOIN_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    Assignment,
+    CopartitionGroup,
+    Endpoint,
+    GroupSubtopology,
+    GroupTask,
+    GroupTopology,
+    HeartbeatAnswer,
+    HeartbeatError,
+    InternalTopicSpec,
+    TaskSums,
+)
 from penstock.log.streams_groups.group import (
     GroupRecord,
     GroupSettings,
@@ -29,13 +43,109 @@ from penstock.log.streams_groups.group import (
     commit_refusal,
     with_named,
 )
-from penstock.log.streams_groups.stored import group_from, group_text, member_from, member_text
 
 if TYPE_CHECKING:
     from penstock.log.base import OffsetAndMetadata, TopicPartition
-    from penstock.log.streams_groups.description import InternalTopicSpec, StreamsGroupDescription, StreamsHeartbeat
+    from penstock.log.streams_groups.description import StreamsGroupDescription, StreamsHeartbeat
 
-__all__ = ["EmbeddedStreamsCoordinator", "check_streams_member"]
+__all__ = [
+    "EmbeddedStreamsCoordinator",
+    "check_streams_member",
+    "group_from",
+    "group_text",
+    "member_from",
+    "member_text",
+]
+
+_BY_TASK = ("since", "task_offsets", "task_end_offsets")
+
+
+def group_text(record: GroupRecord) -> str:
+    """Return a group as JSON."""
+    fields = {name: getattr(record, name) for name in record.__slots__ if name not in ("group", "topology")}
+    return json.dumps({**fields, "topology": None if record.topology is None else _topology(record.topology)})
+
+
+def group_from(group: str, text: str) -> GroupRecord:
+    """Return the group of a JSON."""
+    fields = json.loads(text)
+    topology = fields.pop("topology")
+    return GroupRecord(group, topology=None if topology is None else _topology_from(topology), **fields)
+
+
+def member_text(record: MemberRecord) -> str:
+    """Return a member as JSON, without its id and the time of its last heartbeat, which have columns of their own."""
+    plain = {name: getattr(record, name) for name in record.__slots__ if name not in ("member", "heard_ms")}
+    for name in ("assigned", "pending", "target"):
+        plain[name] = [sorted(tasks) for _, tasks in plain[name].roles]
+    for name in _BY_TASK:
+        plain[name] = [[*task, offset] for task, offset in sorted(plain[name].items())]
+    return json.dumps(plain)
+
+
+def member_from(member: str, heard_ms: int, text: str) -> MemberRecord:
+    """Return the member of a JSON."""
+    plain: dict[str, Any] = json.loads(text)
+    for name in ("assigned", "pending", "target"):
+        plain[name] = Assignment(*(frozenset(GroupTask(*task) for task in tasks) for tasks in plain[name]))
+    for name in _BY_TASK:
+        plain[name] = _sums(plain[name])
+    plain["tags"] = tuple((key, value) for key, value in plain["tags"])
+    plain["endpoint"] = None if plain["endpoint"] is None else Endpoint(*plain["endpoint"])
+    return MemberRecord(member, heard_ms=heard_ms, **plain)
+
+
+def _sums(rows: list[list[Any]]) -> TaskSums:
+    return {GroupTask(subtopology, partition): number for subtopology, partition, number in rows}
+
+
+def _topology(topology: GroupTopology) -> dict[str, Any]:
+    return {
+        "epoch": topology.epoch,
+        "subtopologies": [
+            {
+                "id": each.id,
+                "source_topics": each.source_topics,
+                "source_patterns": each.source_patterns,
+                "changelogs": [_spec(spec) for spec in each.changelogs],
+                "repartition_sinks": each.repartition_sinks,
+                "repartition_sources": [_spec(spec) for spec in each.repartition_sources],
+                "copartition_groups": [
+                    [group.source_topics, group.source_patterns, group.repartition_sources]
+                    for group in each.copartition_groups
+                ],
+            }
+            for each in topology.subtopologies
+        ],
+    }
+
+
+def _topology_from(plain: Mapping[str, Any]) -> GroupTopology:
+    return GroupTopology(
+        tuple(
+            GroupSubtopology(
+                id=each["id"],
+                source_topics=tuple(each["source_topics"]),
+                source_patterns=tuple(each["source_patterns"]),
+                changelogs=tuple(map(_spec_from, each["changelogs"])),
+                repartition_sinks=tuple(each["repartition_sinks"]),
+                repartition_sources=tuple(map(_spec_from, each["repartition_sources"])),
+                copartition_groups=tuple(CopartitionGroup(*map(tuple, group)) for group in each["copartition_groups"]),
+            )
+            for each in plain["subtopologies"]
+        ),
+        plain["epoch"],
+    )
+
+
+def _spec(spec: InternalTopicSpec) -> list[Any]:
+    return [spec.name, spec.partitions, spec.replication_factor, spec.config]
+
+
+def _spec_from(plain: list[Any]) -> InternalTopicSpec:
+    name, partitions, replication_factor, config = plain
+    return InternalTopicSpec(name, partitions, replication_factor, tuple((key, value) for key, value in config))
+
 
 _HEARD_IN_SESSION = 10  # the times that a member which changes nothing is noted as heard in a session
 

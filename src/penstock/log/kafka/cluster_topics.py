@@ -1,32 +1,44 @@
-"""Topics, offsets and groups of a cluster, through the admin client."""
+"""Topics, offsets, groups and access control lists of a cluster, through the admin client."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     ConfigSource,
     NewPartitions,
     NewTopic,
+    ResourcePatternType,
     ResourceType,
 )
 
 from penstock.base.nearest_name import did_you_mean
 from penstock.errors import LogUnavailableError, TopicExistsError, UnknownTopicError
+from penstock.log.acls import TopicAcl
 from penstock.log.base import OffsetAndMetadata, OffsetAndTime, TopicInfo, TopicPartition
 from penstock.log.client_counts import timed
 from penstock.log.kafka.clients.connections import Clients
 from penstock.log.kafka.failures import error_of, failure, persist
 from penstock.log.kafka.wire.cluster import delete_records
-from penstock.log.kafka.wire.groups import commit_offsets, committed_offsets
-from penstock.log.kafka.wire.offsets import EARLIEST, LATEST, NEWEST_TIME, list_offsets
+from penstock.log.kafka.wire.groups import (
+    EARLIEST,
+    LATEST,
+    NEWEST_TIME,
+    commit_offsets,
+    committed_offsets,
+    list_offsets,
+)
 from penstock.log.kafka.wire.protocol_errors import TIMED_OUT, failed
 from penstock.log.kafka.wire.streams_groups import describe_streams_group, list_streams_groups
 
@@ -35,7 +47,7 @@ if TYPE_CHECKING:
     from penstock.log.kafka.wire.groups import JoinedMember
     from penstock.log.streams_groups.description import StreamsGroupDescription
 
-__all__ = ["Topics", "error_code"]
+__all__ = ["Topics", "add_topic_acls", "error_code", "topic_acls"]
 
 _REQUEST_S = 10.0
 _METADATA_S = 2.0  # the longest age of a cached partition count
@@ -321,3 +333,58 @@ def error_code(error: BaseException) -> int | None:
     """Return Kafka's error code behind a Penstock error."""
     cause = error.__cause__
     return int(error_of(cause).code()) if isinstance(cause, KafkaException) else None
+
+
+_ANY = AclBindingFilter(
+    ResourceType.TOPIC, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+)
+
+
+def topic_acls(topics: Topics, admin: Any) -> list[TopicAcl] | None:
+    """List the rights to single topics; None: the cluster asks for none.
+
+    Raises:
+        AuthorizationError: The user may not see them.
+    """
+    try:
+        bindings = topics.ask(lambda: admin.describe_acls(_ANY).result(_REQUEST_S), "listing access control lists")
+    except Exception as error:
+        if _is_off(error):
+            return None
+        raise
+    literal = [each for each in bindings if each.resource_pattern_type == ResourcePatternType.LITERAL]
+    return [
+        TopicAcl(each.name, each.principal, each.host, each.operation.name, each.permission_type.name)
+        for each in literal
+    ]
+
+
+def add_topic_acls(topics: Topics, admin: Any, rules: Sequence[TopicAcl]) -> None:
+    """Add rights to topics; those that are there already stay.
+
+    Raises:
+        AuthorizationError: The user may not change them.
+        LogError: The cluster has no authorizer.
+    """
+    bindings = [
+        AclBinding(
+            ResourceType.TOPIC, each.topic, ResourcePatternType.LITERAL, each.principal, each.host,
+            AclOperation[each.operation], AclPermissionType[each.permission],
+        )
+        for each in rules
+    ]  # fmt: skip
+
+    def act() -> None:
+        for future in admin.create_acls(bindings).values():
+            future.result(_REQUEST_S)
+
+    if bindings:
+        topics.ask(act, "adding access control lists", "ALTER")
+
+
+def _is_off(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.SECURITY_DISABLED:
+            return True
+        error = error.__cause__
+    return False

@@ -32,21 +32,19 @@ from penstock.log.kafka.clients.fetcher import KafkaFetcher
 from penstock.log.kafka.cluster_topics import error_code
 from penstock.log.kafka.error_codes import CODES, ErrorCategory
 from penstock.log.kafka.failures import persist
-from penstock.log.kafka.offsets import first_in_time, record_sizes, settled_ends, stretches, wait_for_data
-from penstock.log.kafka.reading import EMPTY
+from penstock.log.kafka.reading import EMPTY, first_in_time, record_sizes, settled_ends, stretches, wait_for_data
 from penstock.log.kafka.streams_groups import KafkaStreamsCoordinator
 from penstock.log.kafka.transactions.commit_producer import KafkaCommitProducer, fence
 from penstock.log.kafka.transactions.core import KafkaCore
 from penstock.log.kafka.transactions.fenced_producers import PLANNER, RESET
-from penstock.log.kafka.transactions.fenced_record import KafkaFencedRecord
+from penstock.log.kafka.transactions.fenced_record import KafkaFencedRecord, KafkaRecords
+from penstock.log.kafka.transactions.hanging import settle_hanging
 from penstock.log.kafka.transactions.leases import KafkaLeases
 from penstock.log.kafka.transactions.ledger import NOTES, PLANNED, LedgerRecord, entry_part, ledger_topic, partition_of
 from penstock.log.kafka.transactions.presence import Presence, expel
-from penstock.log.kafka.transactions.records import KafkaRecords
-from penstock.log.kafka.transactions.settling import settle_hanging
 from penstock.log.kafka.transactions.transaction import KafkaTransaction, transaction
 from penstock.log.kafka.writing import checked
-from penstock.log.streams_groups.group_state import group_state_of
+from penstock.log.streams_groups.description import group_state_of
 from penstock.log.thread_clients import Writer
 
 if TYPE_CHECKING:

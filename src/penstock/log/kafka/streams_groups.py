@@ -12,7 +12,7 @@ from penstock.base.log_lines import own_logger
 from penstock.errors import LogError, LogUnavailableError
 from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, failure, membership_failure, persist
-from penstock.log.kafka.wire.features import feature_level
+from penstock.log.kafka.wire.cluster import feature_level
 from penstock.log.kafka.wire.groups import commit_as_streams_member
 from penstock.log.kafka.wire.streams_groups import describe_streams_group, send_heartbeat, set_group_setting
 

@@ -1,14 +1,19 @@
-"""A streams group as its coordinator knows it, with the messages of members: topology, tasks, heartbeats, answers.
+"""A streams group as its coordinator knows it, with the messages of members, and the interface of coordinators.
 
 The fields are those of Kafka's ``StreamsGroupDescribe`` and ``StreamsGroupHeartbeat``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from penstock.log.base import GroupMember, GroupState, TopicPartition
+
+if TYPE_CHECKING:
+    from penstock.log.base import OffsetAndMetadata, StreamsMembership
 
 __all__ = [
     "JOIN_EPOCH",
@@ -27,10 +32,12 @@ __all__ = [
     "HeartbeatError",
     "InternalTopicSpec",
     "StatusCode",
+    "StreamsCoordinator",
     "StreamsGroupDescription",
     "StreamsHeartbeat",
     "Tags",
     "TaskSums",
+    "group_state_of",
     "topology_difference",
 ]
 
@@ -375,3 +382,91 @@ def _specs(what: str, theirs: tuple[InternalTopicSpec, ...], ours: tuple[Interna
         if old.config != each.config:
             settings = sorted({name for name, _ in {*old.config} ^ {*each.config}})
             yield f"{each.name} has other settings ({', '.join(settings)})"
+
+
+class StreamsCoordinator(Protocol):
+    """What keeps streams groups; safe to use from several threads."""
+
+    def is_supported(self) -> bool:
+        """Return whether there are streams groups here.
+
+        Raises:
+            LogError: No broker answers.
+        """
+        ...
+
+    def heartbeat(self, heartbeat: StreamsHeartbeat) -> HeartbeatAnswer:
+        """Send a member's heartbeat. What the coordinator refuses is an answer with an error.
+
+        Raises:
+            LogError: The heartbeat may have been lost, or its answer.
+        """
+        ...
+
+    def describe(self, group: str) -> StreamsGroupDescription | None:
+        """Return a group with its members and their tasks; None if there is no streams group of that name.
+
+        Raises:
+            LogError: The coordinator does not answer.
+        """
+        ...
+
+    def commit(
+        self, group: str, membership: StreamsMembership, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """Commit offsets, with metadata, as a member, outside of a transaction.
+
+        Raises:
+            FencedError: The group goes on without this member, or has given its tasks to others.
+            LogError: The coordinator does not answer.
+        """
+        ...
+
+    def set_group_settings(self, group: str, settings: Mapping[str, str]) -> Mapping[str, str]:
+        """Set settings of a group, under Kafka's names such as ``streams.num.standby.replicas``.
+
+        Returns:
+            The settings that were refused, each with the reason. Those that older brokers do not know are not among
+            them, and have no effect.
+
+        Raises:
+            LogUnavailableError: No broker answers.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close its connections."""
+        ...
+
+
+def group_state_of(
+    description: StreamsGroupDescription, partition_counts: Callable[[], Mapping[str, int]]
+) -> GroupState:
+    """Return the state and members of a streams group; a member reads what the sources of its active tasks have.
+
+    Args:
+        description: The group.
+        partition_counts: Returns the numbers of partitions of all topics.
+    """
+    read: dict[str, list[str]] = {}
+    if description.topology is not None:
+        for sub in description.topology.subtopologies:
+            read[sub.id] = [*sub.source_topics, *(spec.name for spec in sub.repartition_sources)]
+    counts = partition_counts() if read else {}
+    members = []
+    for member in description.members:
+        owned = {
+            TopicPartition(topic, task.partition)
+            for task in member.assignment.active
+            for topic in read.get(task.subtopology, ())
+            if task.partition < counts.get(topic, 0)
+        }
+        names = tuple(sorted({tp.topic for tp in owned}))
+        host = member.host.removeprefix("/")
+        tasks = tuple((role, tuple(map(str, sorted(each)))) for role, each in member.assignment.roles)
+        members.append(
+            GroupMember(
+                member.member, member.instance or "", member.client, host, 0, names, (), tuple(sorted(owned)), tasks
+            )
+        )
+    return GroupState(description.state, "", tuple(members))

@@ -30,8 +30,7 @@ from penstock.log.streams_groups.description import (
 from penstock.log.streams_groups.member import PASSING, GroupFailure, StreamsMember
 
 if TYPE_CHECKING:
-    from penstock.log.streams_groups.coordinator import StreamsCoordinator
-    from penstock.log.streams_groups.description import GroupSubtopology, StreamsGroupDescription
+    from penstock.log.streams_groups.description import GroupSubtopology, StreamsCoordinator, StreamsGroupDescription
     from penstock.log.streams_groups.member import MemberFacts
 
 __all__ = ["fit_group", "is_other_topology", "refusal", "refuse_other_topology", "shared_already", "shared_by_threads"]

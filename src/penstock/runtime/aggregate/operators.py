@@ -20,9 +20,16 @@ from penstock.runtime.tables import StoredTable, drop_null_keys
 from penstock.serde.column import Column
 from penstock.serde.windowed import WindowedColumn
 from penstock.topology.nodes import ProcessorNode
-from penstock.topology.operations.base import Aggregation, Operation, StreamAggregate, TableAggregate, WindowedAggregate
+from penstock.topology.operations.base import (
+    Aggregation,
+    CogroupMember,
+    CogroupMerge,
+    Operation,
+    StreamAggregate,
+    TableAggregate,
+    WindowedAggregate,
+)
 from penstock.topology.operations.functions import Function
-from penstock.topology.operations.tables import CogroupMember, CogroupMerge
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

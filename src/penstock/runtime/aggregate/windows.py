@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from penstock.runtime.context import TaskContext
     from penstock.topology.nodes import ProcessorNode
-    from penstock.topology.operations.windows import WindowSpec
+    from penstock.topology.operations.base import WindowSpec
     from penstock.topology.topology import Topology
 
 __all__ = [

@@ -34,9 +34,9 @@ from penstock.serde.subscriptions import (
     foreign_prefixes,
     primary_keys,
 )
-from penstock.topology.operations.base import Operation
-from penstock.topology.operations.foreign_keys import (
+from penstock.topology.operations.base import (
     ForeignTableJoin,
+    Operation,
     ResponseJoin,
     SubscriptionJoin,
     SubscriptionReceive,

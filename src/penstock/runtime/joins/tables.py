@@ -18,8 +18,13 @@ from penstock.runtime.versioned_tables import history_of
 from penstock.serde.column import Column, bytes_column, to_bytes_list
 from penstock.serde.headers import plain_headers
 from penstock.state.views.record_buffer import RecordBufferView, WaitingRecord
-from penstock.topology.operations.base import Operation, StreamGlobalTableJoin, StreamTableJoin
-from penstock.topology.operations.tables import TableJoinMerge, TableTableJoin
+from penstock.topology.operations.base import (
+    Operation,
+    StreamGlobalTableJoin,
+    StreamTableJoin,
+    TableJoinMerge,
+    TableTableJoin,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -20,7 +20,7 @@ from penstock.state.views.change_columns import ChangeColumns, concat_changes, l
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.topology.operations.tables import Suppress
+    from penstock.topology.operations.base import Suppress
 
 __all__ = [
     "BatchBuffer",

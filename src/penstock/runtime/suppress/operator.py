@@ -31,8 +31,7 @@ from penstock.serde.headers import plain_headers
 from penstock.serde.windowed import WindowedColumn
 from penstock.state.views.change_buffer import BufferedChange, ChangeBufferView
 from penstock.state.views.change_columns import ChangeColumns
-from penstock.topology.operations.base import Operation
-from penstock.topology.operations.tables import Suppress
+from penstock.topology.operations.base import Operation, Suppress
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

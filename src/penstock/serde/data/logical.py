@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 
-from penstock.base.java_text.simple_dates import SimpleDateFormat
+from penstock.base.java_text.dates import SimpleDateFormat
 from penstock.serde.data.schema import DataError, Schema, Type
 
 __all__ = [

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from penstock.base.identities.clouds import identity_tokens
+from penstock.base.identities import identity_tokens
 from penstock.base.json_depth import depth_of
 from penstock.errors import ConfigError, SchemaRegistryError, SerializationError
 from penstock.serde.formats.schema_text import SchemaText

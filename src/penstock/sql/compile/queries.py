@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.api.builder import StreamsBuilder
-from penstock.api.joins.windows import JoinWindows
+from penstock.api.joins.stream_stream import JoinWindows
 from penstock.api.options import Consumed, Joined, Materialized, Produced, StreamJoined, TableJoined
 from penstock.sql.analyse import plans as p
 from penstock.sql.analyse.plans import PlanStep, expressions_in, steps_below

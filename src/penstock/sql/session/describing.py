@@ -10,7 +10,7 @@ from penstock.api.builder import StreamsBuilder
 from penstock.base.nearest_name import did_you_mean
 from penstock.base.secrets import shown
 from penstock.base.terminal.human_numbers import counted
-from penstock.log.groups.lag import lag
+from penstock.log.groups.admin import lag
 from penstock.sql.analyse import QueryPlan, apply, refusal
 from penstock.sql.analyse.plans import (
     Derived,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.api.builder import StreamsBuilder
 from penstock.errors import SqlError, SqlSyntaxError
 from penstock.log.base import TopicLog
-from penstock.log.groups.lag import lag
+from penstock.log.groups.admin import lag
 from penstock.sql.analyse import Applied, QueryPlan, apply, located, refusal
 from penstock.sql.catalog import Catalog
 from penstock.sql.compile import compile_query

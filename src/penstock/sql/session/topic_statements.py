@@ -11,8 +11,8 @@ from typing import Any
 from penstock.base.nearest_name import did_you_mean
 from penstock.base.terminal.human_numbers import counted
 from penstock.errors import SchemaRegistryError, UnknownTopicError
+from penstock.log.client_interfaces import ConsumerRecord
 from penstock.log.clients.consumer import Consumer
-from penstock.log.consumer_interface import ConsumerRecord
 from penstock.serde.headers import bound, configured
 from penstock.serde.windowed import Windowed
 from penstock.sql.analyse import refusal

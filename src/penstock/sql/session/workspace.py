@@ -12,7 +12,7 @@ from typing import Any
 from penstock.base.log_lines import own_logger
 from penstock.errors import FencedError, InvalidStateError, PenstockError, SqlError
 from penstock.log.base import TopicLog
-from penstock.log.lease_keeper import LeaseKeeper
+from penstock.log.leases import LeaseKeeper
 from penstock.serde.schemas.schema_settings import REGISTRY_PREFIXES
 from penstock.sql.analyse import Applied, apply
 from penstock.sql.catalog import Catalog, DataFormat

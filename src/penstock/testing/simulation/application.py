@@ -35,7 +35,7 @@ from penstock.topology.plan.group_topology import group_topology
 
 if TYPE_CHECKING:
     from penstock.engines.threads.hosting.control_channel import ControlAddress
-    from penstock.log.streams_groups.coordinator import StreamsCoordinator
+    from penstock.log.streams_groups.description import StreamsCoordinator
     from penstock.log.thread_clients import Writer
 
 __all__ = ["Application", "Layout"]

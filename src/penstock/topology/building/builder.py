@@ -20,10 +20,14 @@ from penstock.topology.building.graph import (
     SourceGraph,
     StoreGraph,
     TableSourceGraph,
+    find_upstream,
+    merge_sources,
+    relax_null_keys,
+    reuse_source_topics,
+    walk,
 )
 from penstock.topology.building.joins import rewrite_self_joins
 from penstock.topology.building.names import Names, check_name
-from penstock.topology.building.optimize import find_upstream, merge_sources, relax_null_keys, reuse_source_topics, walk
 from penstock.topology.operations.functions import Function
 from penstock.topology.topology import Rewrite, Topology
 

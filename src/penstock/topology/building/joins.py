@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.errors import TopologyError
-from penstock.topology.building.graph import GraphNode, ProcessorGraph
-from penstock.topology.building.optimize import walk
+from penstock.topology.building.graph import GraphNode, ProcessorGraph, walk
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations.base import Operation, PassThrough
 from penstock.topology.operations.functions import Function

@@ -10,6 +10,8 @@ from penstock.errors import TopologyError
 from penstock.topology.nodes import Node, ProcessorNode, SourceNode
 from penstock.topology.operations.base import (
     Branch,
+    CogroupMember,
+    CogroupMerge,
     DropNullKeys,
     Filter,
     FlatMap,
@@ -31,9 +33,8 @@ from penstock.topology.operations.base import (
     WindowedAggregate,
 )
 from penstock.topology.operations.functions import Function, functions_of
-from penstock.topology.operations.tables import CogroupMember, CogroupMerge
 
-__all__ = ["check_fields", "fields_known_above", "fields_read", "fields_hint"]
+__all__ = ["check_fields", "fields_hint", "fields_known_above", "fields_read"]
 
 _OF_RECORD = frozenset({"key", "timestamp", "value", "aggregate"})
 _KEEP_VALUES = (

@@ -2,44 +2,96 @@
 
 The comment after each class is Kafka's processor. Stores are named; their specs are in the topology.
 ``send_old``: the node's changes carry old values, as a node downstream needs them.
+
+Left side: `SubscriptionSend` subscribes its rows to their foreign keys on the right side. Right side:
+`SubscriptionReceive` keeps the subscriptions, `SubscriptionJoin` answers with the present foreign value, and
+`ForeignTableJoin` answers again when a foreign value changes. Left side: `ResponseJoin` joins the answers that still
+fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from penstock.base.argument_checks import check_given, check_whole
+from penstock.base.backoff import Backoff
+from penstock.base.durations import DurationLike, duration_ms
+from penstock.errors import TopologyError
 from penstock.topology.operations.functions import Function
-from penstock.topology.operations.windows import WindowSpec
 
 __all__ = [
     "Aggregation",
     "Branch",
+    "CogroupMember",
+    "CogroupMerge",
     "DropNullKeys",
     "Filter",
     "FlatMap",
     "FlatMapValues",
     "Foreach",
+    "ForeignTableJoin",
+    "MapAsync",
     "MapPairs",
     "MapValues",
     "Operation",
     "PassThrough",
     "Peek",
     "Process",
+    "ResponseJoin",
+    "Retry",
     "SelectKey",
     "StreamAggregate",
     "StreamGlobalTableJoin",
     "StreamTableJoin",
     "StreamToTable",
+    "SubscriptionJoin",
+    "SubscriptionReceive",
+    "SubscriptionSend",
+    "Suppress",
     "TableAggregate",
     "TableFilter",
+    "TableJoinMerge",
     "TableMapValues",
-    "TableSource",
-    "TableToStream",
     "TableRegroup",
+    "TableSource",
+    "TableTableJoin",
+    "TableToStream",
+    "TableTransformValues",
+    "WindowSpec",
     "WindowedAggregate",
 ]
+
+_LONG_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """Windows of one kind; ``kind`` "time" is tumbling (advance = size) or hopping.
+
+    ``size_ms`` is the window's size (sliding: the time difference; session: the inactivity gap).
+    """
+
+    kind: Literal["time", "sliding", "session", "unlimited"]
+    size_ms: int
+    advance_ms: int = 0
+    grace_ms: int = 0
+    start_ms: int = 0
+
+    @property
+    def closes_after_ms(self) -> int:
+        """The time from a window's end to its close: grace; a session can still grow for the gap before that."""
+        return self.grace_ms + (self.size_ms if self.kind == "session" else 0)
+
+    @property
+    def retention_ms(self) -> int:
+        """The least time for which a store has to keep the windows.
+
+        A record of sliding windows looks back twice the time difference.
+        """
+        sizes = 2 if self.kind == "sliding" else 1
+        return min(sizes * self.size_ms + self.grace_ms, _LONG_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,3 +274,169 @@ class Process(Operation):  # the Processor API: a supplier of Processor or Fixed
     supplier: Callable[[], Any]
     stores: tuple[str, ...] = ()
     fixed_key: bool = False
+
+
+TableJoinKind = Literal["inner", "left", "outer"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableTableJoin(Operation):  # KTableKTableInnerJoin, ...LeftJoin, ...RightJoin, ...OuterJoin
+    """One side's changes with the other side's table.
+
+    ``table`` is the other side's node, read through its value getter. ``from_right``: the changes are those of the
+    right side, and ``joiner``, which takes (left, right) or (key, left, right), gets them second.
+    """
+
+    kind: TableJoinKind
+    table: str
+    joiner: Function
+    from_right: bool
+    send_old: bool = False
+    versioned: bool = False  # this side is: changes that are not the latest are dropped
+
+
+@dataclass(frozen=True, slots=True)
+class TableJoinMerge(Operation):  # KTableKTableJoinMerger
+    """The changes of both sides as one table. ``left``, ``right``: the joined tables, read when there is no store."""
+
+    kind: TableJoinKind
+    left: str
+    right: str
+    joiner: Function
+    store: str | None = None
+    send_old: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableTransformValues(Operation):  # KTableTransformValues; one transformer a task, and one for reading the table
+    supplier: Callable[[], Any]
+    parent: str
+    stores: tuple[str, ...] = ()
+    store: str | None = None
+    send_old: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CogroupMember(Operation):  # KStreamAggregate, KStreamWindowAggregate, ... of one of the streams
+    number: int
+    windows: WindowSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CogroupMerge(Operation):  # KTablePassThrough; ``aggregators`` by the number of the stream
+    aggregators: tuple[Function, ...]
+    initializer: Callable[[], Any]
+    store: str
+    windows: WindowSpec | None = None
+    merger: Function | None = None
+    send_old: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Suppress(Operation):  # KTableSuppressProcessor; ``parent`` is the table node whose values it shows late
+    parent: str
+    store: str
+    wait_ms: int  # from the buffer time of a key: its window's end, or the time of the first change held back for it
+    until_window_closes: bool
+    max_records: int | None = None
+    max_bytes: int | None = None
+    emit_early: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSend(Operation):  # SubscriptionSendProcessorSupplier
+    """``extractor`` takes (value) or (key, value) and returns the foreign key."""
+
+    extractor: Function
+    primary_key_serde: Any
+    foreign_key_serde: Any
+    value_serde: Any
+    left: bool
+    versioned: bool = False  # the left table is: changes that are not the latest are dropped
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionReceive(Operation):  # SubscriptionReceiveProcessorSupplier
+    foreign_key_serde: Any
+    primary_key_serde: Any
+    store: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionJoin(Operation):  # SubscriptionJoinProcessorSupplier; ``table`` is the right table
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignTableJoin(Operation):  # ForeignTableJoinProcessorSupplier; ``subscriptions`` is the receiving node
+    subscriptions: str
+    foreign_key_serde: Any
+    primary_key_serde: Any
+    store: str
+    versioned: bool = False  # the right table is: changes that are not the latest are dropped
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseJoin(Operation):  # ResponseJoinProcessorSupplier; ``table`` is the left table
+    """``joiner`` takes (left, right) or (key, left, right)."""
+
+    table: str
+    value_serde: Any
+    joiner: Function
+    left: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The number of retries of a call that raised or took too long, and the pauses before them.
+
+    >>> list(Retry(4, backoff="1 s", max_backoff="5 s").pauses_ms())
+    [1000, 2000, 4000, 5000]
+
+    Args:
+        times: Attempts after the first one.
+        backoff: The pause before the first of them.
+        factor: By which each pause is longer than the one before.
+        max_backoff: The longest pause.
+        on: The exceptions after which to try again; all others count as final.
+
+    Raises:
+        TopologyError: A number is out of range.
+    """
+
+    times: int = 3
+    backoff: DurationLike = 100
+    factor: float = 2.0
+    max_backoff: DurationLike = 30_000
+    on: tuple[type[Exception], ...] = (Exception,)
+
+    def __post_init__(self) -> None:
+        for name in ("backoff", "max_backoff"):
+            object.__setattr__(self, name, duration_ms(getattr(self, name), name))
+        check_whole(self.times, "Retry: times", 0)
+        check_given(self.factor, (int, float), "Retry: factor", "a number")
+        check_given(self.on, tuple, "Retry: on", "a tuple of exception classes", "For example (TimeoutError,).")
+        if self.factor < 1 or duration_ms(self.backoff) < 0:
+            raise TopologyError(
+                f"{self!r} cannot be done", hint="Give times and backoff of at least 0, factor 1 or more."
+            )
+        if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in self.on):
+            raise TopologyError(f"on= is {self.on!r}", hint="Give a tuple of exception classes.")
+
+    def pauses_ms(self) -> Iterator[int]:
+        """Yield the pauses, one for each further attempt."""
+        backoff = Backoff(duration_ms(self.backoff) / 1000, duration_ms(self.max_backoff) / 1000, float(self.factor))
+        for failures in range(1, self.times + 1):
+            yield round(1000 * backoff.pause_s(failures))
+
+
+@dataclass(frozen=True, slots=True)
+class MapAsync(Operation):
+    """Awaits a coroutine for each record; its result is the new value, or with ``pairs`` a (key, value) tuple."""
+
+    fn: Function
+    pairs: bool
+    limit: int
+    ordered: bool
+    retry: Retry | None
+    timeout_ms: int | None

@@ -9,10 +9,17 @@ from penstock.base.terminal.human_numbers import counted
 from penstock.config import StreamsConfig
 from penstock.topology.configured.value_fields import fields_known_above, fields_read
 from penstock.topology.nodes import ProcessorNode
-from penstock.topology.operations.asynchronous import MapAsync
-from penstock.topology.operations.base import Operation, Process, StreamAggregate, TableAggregate, WindowedAggregate
+from penstock.topology.operations.base import (
+    MapAsync,
+    Operation,
+    Process,
+    StreamAggregate,
+    Suppress,
+    TableAggregate,
+    TableTransformValues,
+    WindowedAggregate,
+)
 from penstock.topology.operations.functions import ColumnFunction, functions_of
-from penstock.topology.operations.tables import Suppress, TableTransformValues
 from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology
 from penstock.topology.topology import Topology
 

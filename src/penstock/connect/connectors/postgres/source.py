@@ -50,7 +50,7 @@ from penstock.connect.connectors.postgres.tables import Event, Row, TableFacts, 
 from penstock.connect.data import DataError, RetriableError, SettingError, SourceRecord, Struct
 from penstock.connect.data.stored_offsets import NotedOffset
 from penstock.errors import ConnectError
-from penstock.log.producer_interface import Delivery
+from penstock.log.client_interfaces import Delivery
 
 __all__ = ["PostgresChangesConnector", "PostgresChangesTask"]
 

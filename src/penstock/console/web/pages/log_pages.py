@@ -17,8 +17,7 @@ from penstock.console.web.page import NotThereError, Visit, whole
 from penstock.console.web.pages.application_pages import linked_places, linked_topics
 from penstock.errors import LogError, OffsetOutOfRangeError, PenstockError
 from penstock.log.base import TopicPartition
-from penstock.log.groups.admin import GroupAdmin
-from penstock.log.groups.lag import seconds_behind
+from penstock.log.groups.admin import GroupAdmin, seconds_behind
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog

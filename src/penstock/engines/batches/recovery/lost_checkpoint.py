@@ -38,7 +38,7 @@ from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.spark.spark_log import QUERY, forget_batches, planned_batches
 from penstock.errors import CheckpointMismatchError
 from penstock.log.groups.gone_back import MARK
-from penstock.log.lease_keeper import held_lease
+from penstock.log.leases import held_lease
 from penstock.state.checkpoint import mark_removed, read_plan, remove_checkpoint
 from penstock.state.documents import delete_document, read_document, write_document
 from penstock.state.replicas.folders import own_replicas, remove_replica

@@ -1,7 +1,7 @@
 """Stores that come to lie in another sub-topology's segments: copied there from the committed state, before a start.
 
 Two sub-topologies may become one, or one may part. The sub-topology that gets stores of others has a new id
-(`penstock.topology.plan.identity`), so its tasks have no segments, and each begins with a snapshot. Partitions are the
+(`penstock.topology.plan.evolution`), so its tasks have no segments, and each begins with a snapshot. Partitions are the
 same, so a task takes the stores of the tasks with its number. The old segments stay as they are: if the copying is cut
 off, the next start does it again, under other ids.
 """

@@ -30,7 +30,7 @@ from penstock.engines.batches.recovery.reports import (
 )
 from penstock.errors import CheckpointMismatchError, MissingSegmentError, StateError
 from penstock.log.fenced_record import OFFSETS_KEY
-from penstock.log.lease_keeper import held_lease
+from penstock.log.leases import held_lease
 from penstock.state.changelog.base import APPLICATION, NOTE, TaskNumbers
 from penstock.state.changelog.following import in_pieces, put_snapshot
 from penstock.state.segments.chain import follow_chain

@@ -32,7 +32,7 @@ from penstock.topology.plan.plan import TaskId
 if TYPE_CHECKING:
     from penstock.engines.threads.hosting.job import ContinuousJob
     from penstock.engines.threads.hosting.thread_state import ThreadState
-    from penstock.log.streams_groups.coordinator import StreamsCoordinator
+    from penstock.log.streams_groups.description import StreamsCoordinator
 
 __all__ = ["GroupMembers", "Identities"]
 

@@ -34,8 +34,12 @@ if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.engines.application.planning import PlannedApp
     from penstock.log.base import TopicLog
-    from penstock.log.streams_groups.coordinator import StreamsCoordinator
-    from penstock.log.streams_groups.description import Endpoint, GroupTopology, StreamsGroupDescription
+    from penstock.log.streams_groups.description import (
+        Endpoint,
+        GroupTopology,
+        StreamsCoordinator,
+        StreamsGroupDescription,
+    )
     from penstock.log.thread_clients import ThreadClients
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology

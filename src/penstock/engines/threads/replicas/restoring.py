@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.base.log_lines import own_logger
 from penstock.log.base import TopicPartition
-from penstock.log.deletions import may_miss_deletions
 from penstock.log.fenced_record import newest_record
+from penstock.log.topic_settings import may_miss_deletions
 from penstock.serde.column import to_bytes_list
 from penstock.state.changelog.base import TaskNumbers
 from penstock.state.changelog.following import StoreFollower

@@ -14,17 +14,16 @@ from confluent_kafka.admin import AdminClient
 from penstock.base.log_lines import own_logger
 from penstock.config import CONFIG_DEFS
 from penstock.errors import ConfigError
+from penstock.log.client_interfaces import ProducerOptions
 from penstock.log.kafka.access import ClusterAccess
-from penstock.log.kafka.client_settings import ClientSettings
+from penstock.log.kafka.client_settings import REQUEST_TIMEOUT_MS, ClientSettings, TransactionTimeouts
 from penstock.log.kafka.clients.fetcher import FetchLimits
 from penstock.log.kafka.failures import is_transient
-from penstock.log.kafka.timeouts import REQUEST_TIMEOUT_MS, TransactionTimeouts
+from penstock.log.kafka.wire.batch_format import codec_number
 from penstock.log.kafka.wire.batch_reader import MOST_UNPACKED_BYTES
 from penstock.log.kafka.wire.cluster import Cluster
-from penstock.log.kafka.wire.compression import codec_number
 from penstock.log.kafka.wire.fetch import DataWaiter, FetchSizes
 from penstock.log.kafka.wire.produce import ProduceLimits
-from penstock.log.producer_interface import ProducerOptions
 
 __all__ = ["Clients"]
 
@@ -165,7 +164,7 @@ class Clients:
         Args:
             deliveries: Called for undelivered records; with ``reports_all`` for the delivered ones too, which is slow.
             transactional_id: Its id.
-            reports_all: See ``deliveries``.
+            reports_all: See `producer`.
             own: More settings by librdkafka's names, which the log's settings override.
         """
         merged: dict[str, Any] = {

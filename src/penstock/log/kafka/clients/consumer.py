@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from penstock.errors import AuthorizationError, FencedError, LogError, OffsetOutOfRangeError, UnknownTopicError
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA, OffsetAndTime, TopicPartition
-from penstock.log.consumer_interface import ConsumerOptions, RebalanceListener
+from penstock.log.client_interfaces import ConsumerOptions, RebalanceListener
 from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.failures import error_of, failure, is_transient
 

@@ -19,11 +19,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import FencedError, LogError, LogUnavailableError, PenstockError
 from penstock.log.base import GroupMembership, OffsetAndMetadata, TopicPartition
-from penstock.log.kafka.error_codes import LocalCode
-from penstock.log.kafka.failures import error_of, failure, is_fenced, may_pass, persist, too_large_here
-from penstock.log.kafka.wire.transactions import ProducerTransactions
-from penstock.log.kafka.writing import checked
-from penstock.log.producer_interface import (
+from penstock.log.client_interfaces import (
     Delivery,
     OnDelivery,
     ProducerOptions,
@@ -32,6 +28,10 @@ from penstock.log.producer_interface import (
     call_back,
     parts_of,
 )
+from penstock.log.kafka.error_codes import LocalCode
+from penstock.log.kafka.failures import error_of, failure, is_fenced, may_pass, persist, too_large_here
+from penstock.log.kafka.wire.transactions import ProducerTransactions
+from penstock.log.kafka.writing import checked
 from penstock.serde.partitioner import partitions_for
 
 if TYPE_CHECKING:

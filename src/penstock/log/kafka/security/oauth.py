@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from penstock.base.identities.clouds import identity_tokens
-from penstock.base.identities.tokens import CachedTokens, ClientCredentials
+from penstock.base.identities import CachedTokens, ClientCredentials, identity_tokens
 from penstock.config.prefixes import behind_prefix
 from penstock.errors import ConfigError
 
-__all__ = ["IDENTITY", "IdentitySource", "TokenSource", "TokenProvider", "tokens_of"]
+__all__ = ["IDENTITY", "IdentitySource", "TokenProvider", "TokenSource", "tokens_of"]
 
 IDENTITY = "penstock.kafka.identity"
 _PREFIX = "sasl.oauthbearer."

@@ -11,11 +11,10 @@ from confluent_kafka import KafkaError, KafkaException
 from penstock.base.log_lines import own_logger
 from penstock.errors import FencedError, LogError, LogUnavailableError, ProductionError
 from penstock.log.base import GroupMembership, OffsetAndMetadata, StreamsMembership, TopicPartition
-from penstock.log.kafka.clients.attempts import TransactionAttempts
 from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure, membership_failure, not_in_time, persist
-from penstock.log.kafka.transactions.refused_records import refusal
-from penstock.log.kafka.wire.offsets import LATEST, list_offsets
+from penstock.log.kafka.transactions.failed import TransactionAttempts, refusal
+from penstock.log.kafka.wire.groups import LATEST, list_offsets
 from penstock.log.kafka.wire.produce import IdempotentWriter, NotWrittenError, ProduceRequests
 from penstock.log.kafka.wire.transactions import ProducerTransactions
 from penstock.log.kafka.writing import AnyPart, checked

@@ -13,16 +13,14 @@ from confluent_kafka import KafkaException
 from penstock.errors import UnknownTopicError
 from penstock.log.acls import TopicAcl
 from penstock.log.base import Isolation, Lease, TopicPartition
-from penstock.log.kafka.acls import add_topic_acls, topic_acls
 from penstock.log.kafka.clients.connections import Clients
-from penstock.log.kafka.cluster_topics import Topics
+from penstock.log.kafka.cluster_topics import Topics, add_topic_acls, topic_acls
 from penstock.log.kafka.failures import failure, persist
-from penstock.log.kafka.offsets import settled_ends
-from penstock.log.kafka.reading import RangeReader
+from penstock.log.kafka.reading import RangeReader, settled_ends
 from penstock.log.kafka.transactions.fenced_producers import Producers
+from penstock.log.kafka.transactions.hanging import settle_hanging
 from penstock.log.kafka.transactions.ledger import Ledger
 from penstock.log.kafka.transactions.presence import Presence
-from penstock.log.kafka.transactions.settling import settle_hanging
 from penstock.log.kafka.wire.stored_batches import fetch_stored
 from penstock.log.kafka.writing import AnyPart
 from penstock.log.stored import StoredRecords, joined

@@ -22,8 +22,8 @@ from penstock.log.kafka.wire.transactions import TransactionalWriter
 from penstock.log.thread_clients import CHANGELOG_WRITER
 
 if TYPE_CHECKING:
+    from penstock.log.kafka.client_settings import TransactionTimeouts
     from penstock.log.kafka.clients.connections import Clients
-    from penstock.log.kafka.timeouts import TransactionTimeouts
     from penstock.log.kafka.transactions.ledger import LedgerRecord
 
 __all__ = ["PLANNER", "RESET", "OwnProducer", "Producers", "is_own_id"]

@@ -21,8 +21,7 @@ from penstock.log.thread_clients import CHANGELOG_WRITER
 if TYPE_CHECKING:
     from penstock.log.base import Lease
     from penstock.log.kafka.transactions.core import KafkaCore
-    from penstock.log.kafka.transactions.fenced_record import KafkaFencedRecord
-    from penstock.log.kafka.transactions.records import KafkaRecords
+    from penstock.log.kafka.transactions.fenced_record import KafkaFencedRecord, KafkaRecords
 
 __all__ = ["KafkaLeases"]
 

@@ -23,8 +23,8 @@ from penstock.base.log_lines import own_logger
 from penstock.errors import LogError, TopicExistsError
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.cluster_topics import Topics
-from penstock.log.kafka.offsets import settled_ends
-from penstock.log.kafka.wire.offsets import EARLIEST, LATEST
+from penstock.log.kafka.reading import settled_ends
+from penstock.log.kafka.wire.groups import EARLIEST, LATEST
 from penstock.log.kafka.writing import Part
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ __all__ = [
     "LEDGER_SETTINGS",
     "NOTES",
     "PLANNED",
-    "LedgerRecord",
     "Ledger",
+    "LedgerRecord",
     "entry_part",
     "ledger_topic",
     "partition_of",

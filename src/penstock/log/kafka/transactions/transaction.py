@@ -18,11 +18,10 @@ from penstock.errors import (
     other_inputs,
 )
 from penstock.log.base import TopicPartition
-from penstock.log.kafka.clients.attempts import TransactionAttempts
 from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure, not_in_time
+from penstock.log.kafka.transactions.failed import TransactionAttempts, refusal
 from penstock.log.kafka.transactions.ledger import LEASE, Ledger, LedgerRecord, entry_part, partition_of
-from penstock.log.kafka.transactions.refused_records import refusal
 from penstock.log.kafka.wire.produce import NotWrittenError
 from penstock.log.kafka.wire.transactions import TransactionTimedOutError
 from penstock.log.kafka.writing import AnyPart, checked

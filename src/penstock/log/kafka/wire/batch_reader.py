@@ -27,8 +27,8 @@ from penstock.log.kafka.wire.batch_format import (
     TRANSACTIONAL,
     DamagedError,
     damaged,
+    decompress,
 )
-from penstock.log.kafka.wire.compression import decompress
 from penstock.log.kafka.wire.few_records import FEW, decode_few
 from penstock.log.kafka.wire.record_columns import FoundRecords, RecordRange, find_records, record_columns
 

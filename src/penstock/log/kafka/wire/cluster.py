@@ -21,7 +21,7 @@ from penstock.log.kafka.wire.protocol_errors import NO_CONNECTION, check, failed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["Cluster", "delete_records"]
+__all__ = ["Cluster", "delete_records", "feature_level"]
 
 _DELETION_MS = 10_000
 
@@ -345,3 +345,27 @@ def _metadata_request(topics: list[str] | None, *, creates: bool = False) -> Any
 
     topic_requests = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=each) for each in topics]
     return MetadataRequest(topics=topic_requests, allow_auto_topic_creation=creates, min_version=4, max_version=8)
+
+
+def feature_level(connection: BrokerConnection, name: str) -> int:
+    """Return the finalised level of a feature; 0: the cluster does not have it, or is too old to say so.
+
+    Raises:
+        KafkaException: The broker does not answer, or refuses.
+    """
+    from kafka.protocol.metadata import ApiVersionsRequest
+
+    try:
+        answer = connection.ask(
+            ApiVersionsRequest(
+                client_software_name="penstock", client_software_version="1", min_version=3, max_version=3
+            )
+        )
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNSUPPORTED_VERSION:
+            return 0
+        raise
+    if answer.error_code:
+        raise failed(answer.error_code, "asking for the features of the cluster")
+    levels = {each.name: each.max_version_level for each in answer.finalized_features or ()}
+    return int(levels.get(name, 0))

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import AuthenticationError, LogError
 from penstock.log.client_counts import client_of, count
-from penstock.log.kafka.timeouts import REQUEST_TIMEOUT_MS
+from penstock.log.kafka.client_settings import REQUEST_TIMEOUT_MS
 from penstock.log.kafka.wire.frequent_messages import FrequentCodec, codec_of
 from penstock.log.kafka.wire.protocol_errors import NO_CONNECTION, REFUSED_USER, TLS_FAILED, failed
 

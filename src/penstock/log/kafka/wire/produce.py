@@ -18,7 +18,7 @@ from crc32c import crc32c
 from penstock.log.base import TopicPartition
 from penstock.log.client_counts import count as count_one
 from penstock.log.client_counts import count_many
-from penstock.log.kafka.timeouts import REQUEST_TIMEOUT_MS
+from penstock.log.kafka.client_settings import REQUEST_TIMEOUT_MS
 from penstock.log.kafka.wire.batch_format import AFTER_CRC, CODEC, HEADER, MAGIC, TRANSACTIONAL
 from penstock.log.kafka.wire.batch_reader import BatchHead
 from penstock.log.kafka.wire.few_records import FEW

@@ -12,11 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from crc32c import crc32c
 
-from penstock.log.kafka.wire.batch_format import AFTER_CRC, HEADER, LENGTH_ENDS, MAGIC, TRANSACTIONAL
-from penstock.log.kafka.wire.compression import compress
+from penstock.log.kafka.wire.batch_format import AFTER_CRC, HEADER, LENGTH_ENDS, MAGIC, TRANSACTIONAL, compress
 from penstock.log.kafka.wire.few_records import FEW, encode_few
-from penstock.log.kafka.wire.record_columns import write_headers
-from penstock.log.kafka.wire.varint_columns import VarintColumn
+from penstock.log.kafka.wire.record_columns import VarintColumn, write_headers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Hanging transactions: ended for their coordinator, but without markers in some partitions.
+"""Hanging transactions, ended for their coordinator but without markers in some partitions, and their repair.
 
 A broker of version 4.3 that is stopped cleanly while a transaction commits may record it as complete without having
 written its markers to partitions that no other broker leads. Readers with read_committed would wait there forever.
@@ -8,19 +8,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from confluent_kafka import KafkaException
+
+from penstock.base.log_lines import own_logger
 from penstock.log.base import TopicPartition
+from penstock.log.kafka.failures import error_of
+from penstock.log.kafka.transactions.fenced_producers import is_own_id
 from penstock.log.kafka.wire.protocol_errors import check
 from penstock.log.kafka.wire.transactions import ProducerTransactions, list_transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from penstock.log.kafka.clients.connections import Clients
+    from penstock.log.kafka.cluster_topics import Topics
     from penstock.log.kafka.wire.cluster import Cluster
     from penstock.log.kafka.wire.produce import ProduceLimits
 
-__all__ = ["Hanging", "find_hanging", "settle"]
+__all__ = ["settle_hanging"]
 
 _COMMITTED, _ABORTED = "CompleteCommit", "CompleteAbort"
 
@@ -93,3 +101,28 @@ def _open_transactions(cluster: Cluster, places: Iterable[TopicPartition]) -> di
                     if producer.current_txn_start_offset >= 0:
                         first_offsets[producer.producer_id][tp] = producer.current_txn_start_offset
     return dict(first_offsets)
+
+
+_log = own_logger(__name__)
+
+
+def settle_hanging(application: str, topics: Topics, clients: Clients) -> None:
+    """Find hanging transactions and end them as their coordinator has decided; failures are logged.
+
+    It searches all topics that the user may see, since outputs hang with the ledger. Kafka's `kafka-transactions.sh`
+    finds such transactions too, but can only abort them.
+    """
+    cluster = clients.cluster()
+    try:
+        places = topics.places(topics.counts())
+        for transaction in find_hanging(cluster, places, partial(is_own_id, application)):
+            settle(cluster, transaction, clients.timeouts.least_ms, clients.limits())
+            _log.warning(
+                "the %s transaction of %s was open in %s, where the broker had lost its end; it is ended there now",
+                "committed" if transaction.committed else "aborted",
+                transaction.transactional_id,
+                ", ".join(f"{tp.topic}-{tp.partition}" for tp in transaction.places),
+            )
+    except KafkaException as error:
+        cluster.forget()
+        _log.warning("the search for hanging transactions has failed: %s", error_of(error).str())

@@ -1,1 +1,0 @@
-"""Tokens of identity providers: of client credentials, of clouds, and of functions of users."""

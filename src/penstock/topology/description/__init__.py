@@ -1,1 +1,0 @@
-"""A topology as text, chart and picture."""
