@@ -1,7 +1,7 @@
 """The console's server: pages that are rendered here, and streams that keep open pages up to date.
 
-Reading order: `site` (what the pages read), `page` (what a page is), `rendering` (templates), `live` (streams),
-`application` (routes and headers), `server`.
+Reading order: `site` (what the pages read), `page` (what a page is), `live` (streams), `application` (routes,
+headers, templates), `server`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Stream threads: long-living loops that fetch, process, write and commit by themselves, over any topic log.
 
-Read `loop.thread` first (the loop), then `loop.task` (one task of it), `replicas.task_replica` and `replicas.restoring`
-(the state and its recovery from changelogs). Nothing here knows Spark, which only places and
-supervises threads (`penstock.engines.threads.hosting`).
+Reading order: `loop/thread` (the loop; it decides when a commit is due), `loop/task` (one task of it, and the order of
+records between its partitions), `loop/commit`, then `replicas/task_replica` and `replicas/restoring` (the state and its
+recovery from changelogs). Only `hosting` knows Spark, which places and supervises threads.
 """
 
 __all__: list[str] = []

@@ -1,6 +1,6 @@
 """SELECT without CREATE or INSERT: pull queries of tables and streams, and push queries (EMIT CHANGES).
 
-A session passes a parsed SELECT on to `select`. A walk along one: `analyse` makes a frozen plan of `plans`, which
+A session passes a parsed SELECT on to `answer`. A walk along one: `analyse` makes a frozen plan of `plans`, which
 also sorts and cuts rows; `pull` answers over the rows of tables, which it reads from `stores`; `push` runs a transient
 topology over records.
 """

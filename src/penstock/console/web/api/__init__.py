@@ -1,7 +1,7 @@
 """The JSON interface of the console, below ``/api/v1``: what its pages show, and what they may change.
 
-Reading order: `endpoints` (which addresses there are), `applications` and `topics` (what they answer), `streams`
-(events), `writes` (what changes something).
+Reading order: `endpoints` (which addresses there are), `applications` and `topic_endpoints` (what they answer),
+`streams` (events), `writes` (what changes something).
 """
 
 from __future__ import annotations

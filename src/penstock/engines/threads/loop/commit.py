@@ -1,6 +1,7 @@
-"""The commits of a stream thread: outputs as parts, what the open one holds, when the next is due, and what it notes.
+"""The commits of a stream thread: outputs as parts, what the open one holds, and what it notes.
 
-``commit.interval.ms`` decides when; what becomes of records that the log refuses, ``production.exception.handler``.
+`StreamThread` decides when a commit is due (``commit.interval.ms``); `CommitSchedule` says from when the interval
+counts. ``production.exception.handler`` decides what becomes of records that the log refuses.
 
 **The text of an offset.** With a lease it is a note of the lease's epoch, by which offsets that have gone back are
 recognised. A member of a streams group commits what Kafka Streams does: a task that moves to another member, also to
