@@ -52,6 +52,20 @@ def test_the_paths_of_the_repository_that_pages_name_exist(page):
     assert not _missing(named), "names what is not there (any more)"
 
 
+def test_the_modules_that_packages_send_readers_to_exist():
+    """In the paragraphs of a package's docstring that say in which order it is read."""
+    walks, lost = 0, []
+    for package in SOURCES.rglob("__init__.py"):
+        paragraphs = (ast.get_docstring(ast.parse(package.read_text())) or "").split("\n\n")
+        for walk in (text for text in paragraphs if re.search(r"Reading order|A walk along|Read `", text)):
+            walks += 1
+            for name in re.findall(r"(?<!`)`([a-z_*/]+)`", walk):
+                places = [*package.parent.glob(f"{name}.py"), *package.parent.glob(name)]
+                lost += [] if places else [f"{package.parent.relative_to(SOURCES)}: {name}"]
+    assert walks > 10
+    assert not lost
+
+
 def test_the_map_of_how_it_works_is_the_tree():
     sys.path.insert(0, str(ROOT / "tools"))
     try:

@@ -1,4 +1,4 @@
-"""The right of an instance to run an application: a lease, or none where several instances share the tasks.
+"""The right to run an application, which fences other instances: a lease, or none where instances share the tasks.
 
 An application whose ``group.protocol`` is not set begins with a lease, and *offers* to share: a record of its log says
 so, beside the lease. Another start that finds the lease held *asks* in that record, and waits. The holder ends its
