@@ -3,10 +3,10 @@
 The comment after each class is Kafka's processor. Stores are named; their specs are in the topology.
 ``send_old``: the node's changes carry old values, as a node downstream needs them.
 
-The foreign-key join. Left side: `SubscriptionSend` subscribes its rows to their foreign keys on the right side. Right side:
-`SubscriptionReceive` keeps the subscriptions, `SubscriptionJoin` answers with the present foreign value, and
-`ForeignTableJoin` answers again when a foreign value changes. Left side: `ResponseJoin` joins the answers that still
-fit.
+The foreign-key join: on the left side `SubscriptionSend` subscribes its rows to their foreign keys on the right side.
+There `SubscriptionReceive` keeps the subscriptions, `SubscriptionJoin` answers with the present foreign value, and
+`ForeignTableJoin` answers again when a foreign value changes. On the left side `ResponseJoin` joins the answers that
+still fit.
 """
 
 from __future__ import annotations
