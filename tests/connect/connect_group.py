@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from penstock.log import open_log
+from penstock.tools.broker.broker_settings import free_port
 
 HERE = Path(__file__).parent
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -31,9 +31,7 @@ class GroupWorker:
     """
 
     def __init__(self, folder, url, **more):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.id = f"127.0.0.1:{self.port}"
         self.folder = folder
         settings = {

@@ -6,7 +6,6 @@ import http.client
 import json
 import re
 import shutil
-import socket
 import tempfile
 import time
 import traceback
@@ -18,6 +17,7 @@ from penstock.connect.rest import WorkerServer
 from penstock.connect.settings import WorkerConfig
 from penstock.errors import PenstockError, UnknownTopicError
 from penstock.log import Producer, TopicPartition, open_log
+from penstock.tools.broker.broker_settings import free_port
 
 PLUGINS = {name: Path(__file__).with_name(f"{name}_connectors.py") for name in ("scripted", "tool")}
 HEADERS = ("content-type", "location", "allow", "access-control-allow-methods")
@@ -89,9 +89,7 @@ class Scenario:
                 file.unlink()
 
     def begin(self, name, props):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         given = substitute({**self.case["worker"], **props}, self.variables)
         given |= {
             "bootstrap.servers": self.url,
@@ -108,7 +106,7 @@ class Scenario:
         keep_recorded(server.worker.herder.plugins)
         server.start()
         self.workers[name] = server
-        assert server.wait_until_ready(60)
+        assert server.wait_until_ready(180)
         self.variables["WORKER" if name == "a" else f"WORKER_{name.upper()}"] = server.worker.worker_id
         if connectors:
             from penstock.connect.worker.standalone import create_from_file

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -10,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock.tools.broker.broker_settings import free_port
+
 __all__ = ["MariadbServer", "mariadb", "missing_mariadb"]
 
-START_S = 60
+START_S = 240
 
 
 def _program(name):
@@ -38,9 +39,7 @@ class MariadbServer:
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-mariadb-"))
         if self.user:
             shutil.chown(self.folder, self.user)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         data = self.folder / "data"
         subprocess.run(
             [

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from contextlib import suppress
@@ -10,6 +9,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from penstock.tools.broker.broker_settings import free_port
 
 __all__ = ["PostgresServer", "missing_postgres", "postgres"]
 
@@ -43,9 +44,7 @@ class PostgresServer:
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-pg-"))
         if self.user:
             shutil.chown(self.folder, self.user)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self._data = data = str(self.folder / "data")
         if primary is None:
             self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N", "--locale=C", "-E", "UTF8")

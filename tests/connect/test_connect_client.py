@@ -21,7 +21,7 @@ def worker(tmp_path_factory):
     folder = tmp_path_factory.mktemp("worker")
     server = WorkerServer(WorkerConfig.of(worker_settings(folder), "distributed"))
     server.start()
-    assert server.wait_until_ready(30)
+    assert server.wait_until_ready(180)
     server.folder = folder
     yield server
     server.stop()

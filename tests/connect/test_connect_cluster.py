@@ -9,15 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from penstock.connect.worker.group import planned
+from penstock.tools.broker.broker_settings import free_port
 from test_connect_worker import FILE_SOURCE, ask, settings, until, values
-
-
-def free_port():
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture
@@ -32,7 +25,7 @@ def workers(tmp_path):
         process = subprocess.Popen(command, cwd=tmp_path)
         started.append(SimpleNamespace(port=port, process=process, url=given["bootstrap.servers"]))
     for each in started:
-        until(lambda each=each: is_ready(each), 60)
+        until(lambda each=each: is_ready(each))
     yield started
     for each in started:
         each.process.send_signal(signal.SIGCONT)
@@ -65,18 +58,18 @@ def test_the_task_of_a_lost_worker_goes_on_at_another_exactly_once(workers, tmp_
     config = {"connector.class": FILE_SOURCE, "file": str(source), "topic": "lines", "batch.size": "50"}
     body = {"name": "f", "config": config}
     until(lambda: ask(workers[1], "POST", "/connectors", body)[0] == 201)  # 409 while the group still changes
-    until(lambda: values(workers[0].url, "lines"), 60)
+    until(lambda: values(workers[0].url, "lines"))
     lost = until(lambda: owner(workers[0]))
     gone = next(each for each in workers if lost.endswith(f":{each.port}"))
     stays = next(each for each in workers if each is not gone)
     os.kill(gone.process.pid, ending)
-    until(lambda: owner(stays) not in (None, lost), 60)
+    until(lambda: owner(stays) not in (None, lost))
     with source.open("a") as out:
         out.write("".join(f"{line}\n" for line in lines[2000:]))
-    until(lambda: len(values(stays.url, "lines")) >= len(lines), 60)
+    until(lambda: len(values(stays.url, "lines")) >= len(lines))
     if ending == signal.SIGSTOP:
         os.kill(gone.process.pid, signal.SIGCONT)
-        until(lambda: is_ready(gone), 30)
+        until(lambda: is_ready(gone))
     assert values(stays.url, "lines") == lines
 
 

@@ -52,8 +52,8 @@ def test_lines_of_rotated_files_come_once_though_the_worker_is_killed(tmp_path):
         worker.start()
         config = {"connector.class": f"{FILE}Connector", "file": str(path), "topic": "lines", "batch.size": "7"}
         body = {"name": "files", "config": config}
-        eventually(lambda: worker.ask("POST", "/connectors", body)[0] == 201, 60, "the connector is made")
-        eventually(lambda: committed_values(url, "lines"), 60, "a line comes")
+        eventually(lambda: worker.ask("POST", "/connectors", body)[0] == 201, 180, "the connector is made")
+        eventually(lambda: committed_values(url, "lines"), 180, "a line comes")
         for rotate in (renamed, copied, packed):
             write(50)
             for pid in (worker.process.pid, *worker.tasks()):

@@ -43,7 +43,7 @@ def test_requests_are_passed_on_over_https(certified, tmp_path):
     try:
         for server in servers:
             server.start()
-        assert all(server.wait_until_ready(30) for server in servers)
+        assert all(server.wait_until_ready(180) for server in servers)
         until(lambda: sum(server.worker.herder.view.leads for server in servers) == 1)
         for number, server in enumerate(servers):  # one of them is not the leader
             config = {"connector.class": FILE_SOURCE, "file": str(tmp_path / "in.txt"), "topic": "t"}

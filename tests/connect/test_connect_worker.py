@@ -39,12 +39,12 @@ def settings(folder, **more):
 def worker(tmp_path):
     server = WorkerServer(WorkerConfig.of(settings(tmp_path), "distributed"))
     server.start()
-    assert server.wait_until_ready(30)
+    assert server.wait_until_ready(180)
     yield server
     server.stop()
 
 
-def ask(server, method, path, body=None, timeout=30):
+def ask(server, method, path, body=None, timeout=120):
     data = None if body is None else json.dumps(body).encode()
     url = f"http://127.0.0.1:{server.port}{path}"
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
@@ -55,7 +55,7 @@ def ask(server, method, path, body=None, timeout=30):
         return error.code, json.loads(error.read() or b"null")
 
 
-def until(check, seconds=30):
+def until(check, seconds=120):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = check()
@@ -99,7 +99,7 @@ def test_a_killed_source_task_fails_alone_and_goes_on_after_its_restart_exactly_
     with source.open("a") as out:
         out.write("".join(f"{line}\n" for line in lines[12_000:]))
     assert ask(worker, "POST", "/connectors/f/tasks/0/restart")[0] == 204
-    until(lambda: len(values(url, "lines")) >= len(lines), 60)
+    until(lambda: len(values(url, "lines")) >= len(lines))
     assert values(url, "lines") == lines
 
 
@@ -117,7 +117,7 @@ def test_a_sink_task_that_is_killed_loses_nothing(worker, tmp_path):
     os.kill(worker.worker.herder.tasks.handle(("s", 0)).process.pid, signal.SIGKILL)
     until(lambda: task_state(worker, "s") == "FAILED")
     assert ask(worker, "POST", "/connectors/s/restart?includeTasks=true&onlyFailed=true")[0] == 202
-    until(lambda: {*out.read_text().split()} >= {str(n) for n in range(5000)}, 60)
+    until(lambda: {*out.read_text().split()} >= {str(n) for n in range(5000)})
 
 
 def test_a_config_provider_that_is_not_there_is_named(tmp_path):

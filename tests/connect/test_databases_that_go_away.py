@@ -141,7 +141,7 @@ def test_a_sink_whose_database_is_away_when_it_gets_its_partitions_goes_on_when_
     )
     server.start()
     try:
-        assert server.wait_until_ready(30)
+        assert server.wait_until_ready(180)
         writer = ConnectTestDriver(SqlSinkConnector, {"topics": "t", "connection.url": f"sqlite:///{file}",
             "auto.create": "true", "value.converter": JSON}, log=server.worker.log)  # fmt: skip
         writer.produce("t", {"n": 1}, {"n": 2})
@@ -178,7 +178,7 @@ def test_a_server_that_crashes_and_comes_back_costs_no_row_and_no_change(postgre
         "table.include.list": f"public.{table}", "poll.interval.ms": "50"}  # fmt: skip
     log = server.worker.log
     try:
-        assert server.wait_until_ready(30)
+        assert server.wait_until_ready(180)
         for name, config in (("r", reading), ("w", writing), ("c", changes)):
             assert ask(server, "POST", "/connectors", {"name": name, "config": config})[0] == 201
 

@@ -76,7 +76,7 @@ def test_a_worker_lives_through_a_full_disk_of_its_log_and_its_tasks_go_on(small
     server = WorkerServer(WorkerConfig.of(worker_settings(small_disk, **more), "distributed"))
     server.start()
     try:
-        assert server.wait_until_ready(30)
+        assert server.wait_until_ready(180)
         source, out = tmp_path / "in.txt", tmp_path / "out.txt"
         lines = [f"line {number} " + "x" * 500 for number in range(2000)]
         source.write_text("".join(f"{line}\n" for line in lines[:10]))
@@ -96,7 +96,7 @@ def test_a_worker_lives_through_a_full_disk_of_its_log_and_its_tasks_go_on(small
         assert refused == 500
         assert "disk" in answer["message"]
         filler.unlink()
-        until(lambda: len(set(out.read_text().splitlines())) == len(lines), 60)
+        until(lambda: len(set(out.read_text().splitlines())) == len(lines))
         assert values(server.worker.config.log_url, "lines") == lines
         until(lambda: (task_state(server, "f"), task_state(server, "s")) == ("RUNNING", "RUNNING"))
     finally:

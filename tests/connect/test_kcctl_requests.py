@@ -17,7 +17,7 @@ JSON = {"Accept": "application/json"}
 def worker(tmp_path):
     server = WorkerServer(WorkerConfig.of(worker_settings(tmp_path, **{"tasks.in.process": "true"}), "distributed"))
     server.start()
-    assert server.wait_until_ready(30)
+    assert server.wait_until_ready(180)
     yield server
     server.stop()
 

@@ -18,7 +18,7 @@ def worker(tmp_path_factory):
     folder = tmp_path_factory.mktemp("malformed")
     server = WorkerServer(WorkerConfig.of(worker_settings(folder, **{"tasks.in.process": "true"}), "distributed"))
     server.start()
-    assert server.wait_until_ready(30)
+    assert server.wait_until_ready(180)
     (folder / "in.txt").write_text("a\nb\n")
     source = {"connector.class": SOURCE, "file": str(folder / "in.txt"), "topic": "lines"}
     sink = {"connector.class": SINK, "file": str(folder / "out.txt"), "topics": "lines"}
@@ -34,7 +34,7 @@ def worker(tmp_path_factory):
 
 
 def send(server, wrong):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
     try:
         connection.putrequest(wrong.method, wrong.path, skip_accept_encoding=True)
         body = wrong.body if isinstance(wrong.body, bytes | None) else json.dumps(wrong.body).encode()

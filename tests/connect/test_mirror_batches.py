@@ -287,7 +287,7 @@ def test_rights_that_come_later_are_copied_by_a_connector_at_its_interval(server
         try:
             for number in range(3):
                 for future in admin.create_acls([acl("later", f"ann{number}", "READ")]).values():
-                    future.result(10)
+                    future.result(60)
                 wanted = f"User:ann{number}"
                 eventually(lambda wanted=wanted: ("a.later", wanted) in rights(log))
         finally:

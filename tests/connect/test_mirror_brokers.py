@@ -77,14 +77,14 @@ def test_a_killed_source_loses_nothing_and_a_group_goes_over(brokers):
         thread = threading.Thread(target=run)
         thread.start()
         try:
-            eventually(lambda: copies(target), 30, "the copy has begun")
+            eventually(lambda: copies(target), 120, "the copy has begun")
             os.kill(brokers["a"].status().pid, signal.SIGKILL)
-            eventually(lambda: brokers["a"].status().pid is None, 10, "the source's broker is gone")
+            eventually(lambda: brokers["a"].status().pid is None, 60, "the source's broker is gone")
             brokers["a"].start()
             write(source, BEFORE, AFTER)
-            eventually(lambda: errors or len(copies(target)) >= BEFORE + AFTER, 60, "all is copied")
+            eventually(lambda: errors or len(copies(target)) >= BEFORE + AFTER, 180, "all is copied")
             unread = set(range(BEFORE + AFTER)) - set(read)
-            eventually(lambda: errors or target.committed_offsets("app"), 30, "the group's offsets are there")
+            eventually(lambda: errors or target.committed_offsets("app"), 120, "the group's offsets are there")
         finally:
             stopped.set()
             thread.join(60)

@@ -108,7 +108,7 @@ def test_a_restart_of_a_connector_that_was_deleted_meanwhile_is_left_out(tmp_pat
         file = {"connector.class": "FileStreamSource", "file": str(tmp_path / "in.txt"), "topic": "t"}
         assert ask(server, "PUT", "/connectors/reader/config", file)[0] == 201
         herder = server.worker.herder
-        until(lambda: "reader" in herder.connectors, 60)
+        until(lambda: "reader" in herder.connectors)
         with herder.turn("deleting it before its restart is read"):
             herder.stores.configs.put_restart(RestartRequest("reader", only_failed=False, include_tasks=True))
             herder.stores.configs.remove_connector("reader")
@@ -128,7 +128,7 @@ def started(folder, *names):
         file = {"connector.class": "FileStreamSource", "file": str(folder / f"{name}.txt"), "topic": "t"}
         assert ask(server, "PUT", f"/connectors/{name}/config", file)[0] == 201
     statuses = server.worker.herder.stores.statuses
-    until(lambda: [status.state for status in statuses.tasks.values()] == ["RUNNING"] * len(names), 60)
+    until(lambda: [status.state for status in statuses.tasks.values()] == ["RUNNING"] * len(names))
     return server, server.worker.herder
 
 
@@ -166,7 +166,7 @@ def test_a_restart_whose_state_cannot_be_written_leaves_later_requests_for_the_n
             monkeypatch.undo()
             second = herder.tasks.handle(("two", 0))
             herder.tick()
-        until(lambda: herder.tasks.handle(("two", 0)) not in (None, second), 60)
+        until(lambda: herder.tasks.handle(("two", 0)) not in (None, second))
     finally:
         server.stop()
 
@@ -221,16 +221,16 @@ def test_a_task_that_is_starting_again_is_left_alone_by_restarts_of_what_has_fai
         marks, go = tmp_path / "marks", tmp_path / "go"
         config = {"connector.class": "Slow", "marks": str(marks), "go": str(go)}
         assert ask(server, "PUT", "/connectors/slow/config", config)[0] == 201
-        until(lambda: state() == "FAILED", 60)
+        until(lambda: state() == "FAILED")
         restart = "/connectors/slow/restart?includeTasks=true&onlyFailed=true"
         shown = ask(server, "POST", restart)[1]["tasks"]
         assert [task["state"] for task in shown] == ["RESTARTING"]
-        until(lambda: marks.read_text() == "xx", 60)
+        until(lambda: marks.read_text() == "xx")
         for _ in range(5):
             assert [task["state"] for task in ask(server, "POST", restart)[1]["tasks"]] == ["RESTARTING"]
             server.worker.herder.tick()
         go.touch()
-        until(lambda: state() == "RUNNING", 60)
+        until(lambda: state() == "RUNNING")
         assert marks.read_text() == "xx"
     finally:
         go.touch()
@@ -254,8 +254,8 @@ def test_a_worker_starts_failed_tasks_again_and_keeps_the_records_that_a_sink_re
         picky |= {"errors.deadletterqueue.topic.name": "dead", "errors.deadletterqueue.context.headers.enable": "true"}
         assert ask(server, "PUT", "/connectors/picky/config", picky)[0] == 201
         out = tmp_path / "out"
-        until(lambda: out.exists() and sorted(out.read_text()) == ["a", "c"], 60)
-        until(lambda: any(topic.name == "dead" and log.end_offset("dead", 0) == 1 for topic in log.topics()), 60)
+        until(lambda: out.exists() and sorted(out.read_text()) == ["a", "c"])
+        until(lambda: any(topic.name == "dead" and log.end_offset("dead", 0) == 1 for topic in log.topics()))
         row = log.read("dead", 0, 0).records.to_pylist()[0]
         assert row["value"] == b"b"
         assert "__connect.errors.exception.message" in {each["key"] for each in row["headers"]}

@@ -21,7 +21,7 @@ def worker(tmp_path_factory):
     given = {"tasks.in.process": "true", "group.id": "connect-own"}
     server = WorkerServer(WorkerConfig.of(worker_settings(folder, **given), "distributed"))
     server.start()
-    assert server.wait_until_ready(30)
+    assert server.wait_until_ready(180)
     (folder / "in.txt").write_text("a\n")
     config = {"connector.class": SOURCE, "file": str(folder / "in.txt"), "topic": "lines"}
     assert ask(server, "POST", "/connectors", {"name": "f", "config": config})[0] == 201

@@ -182,7 +182,7 @@ def test_members_share_and_hand_over(log, topic, name, assignor):
 
 def ask_kafka(log, group):
     admin = AdminClient({"bootstrap.servers": log.url})
-    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(10)
+    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(60)
     return {TopicPartition(each.topic, each.partition): each.offset for each in found.topic_partitions}
 
 

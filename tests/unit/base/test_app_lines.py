@@ -52,7 +52,7 @@ def test_lines_are_shown_while_nothing_else_is_set_up():
 @pytest.mark.parametrize("how", ["set up by the program", "not a terminal"])
 def test_nothing_is_added(how):
     if how == "not a terminal":
-        done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=30)
+        done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=300)
         shown = done.stdout + done.stderr
     else:
         shown = on_a_terminal("set-up")
@@ -63,7 +63,7 @@ def test_nothing_is_added(how):
 def test_a_program_of_spark_submit_shows_its_lines():
     environment = {**os.environ, "PYSPARK_GATEWAY_PORT": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=30, env=environment
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=300, env=environment
     )
     assert "RUNNING" in done.stderr
     assert "afterwards" not in done.stderr
@@ -96,7 +96,7 @@ with ended_without_trace((FencedError,)):
     ],
 )
 def test_a_program_that_is_fenced_ends_with_a_sentence(how, wanted, has_trace):
-    done = subprocess.run([sys.executable, "-c", BRIEF, how], capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run([sys.executable, "-c", BRIEF, how], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 1
     assert wanted in done.stdout + done.stderr
     assert ("Traceback" in done.stderr) is has_trace

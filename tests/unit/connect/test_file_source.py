@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 
 import pyarrow as pa
 import pytest
@@ -181,11 +180,11 @@ def test_a_missing_file_is_an_error_once_and_awaited_when_following(source_of, l
         source.run_once()
     thread = threading.Thread(target=source.follow, kwargs={"interval_s": 0.01})
     thread.start()
-    time.sleep(0.03)
+    eventually(lambda: notes)
     path.write_text("late\n")
     eventually(lambda: values(log))
     source.stop()
-    thread.join(5)
+    thread.join()
     assert values(log) == [b"late"]
     assert "waiting" in notes[0]
 

@@ -207,14 +207,14 @@ def test_an_alert_arises_everywhere_and_goes_everywhere(
     assert health.status_code == (503 if name in ("failed", "stuck") else 200)
     assert name in [alert["name"] for alert in health.json()["applications"][0]["alerts"]]
     watch.wait(lambda: (name, "firing") in [(p["name"], p["status"]) for p in watch.posted], "nothing was posted")
-    assert any(f"shop: {name}" in line.getMessage() for line in caplog.records)
+    watch.wait(lambda: any(f"shop: {name}" in line for line in caplog.messages), "the log lacks it")
     if end is None:  # what is lost stays lost until the next start
         return
     end(watch)
     watch.wait(lambda: watch.alert(name) is None, f"{name} does not go")
     assert f'name="{name}"}} 0' in watch.http.get("/api/v1/metrics").text
     watch.wait(lambda: (name, "recovered") in [(p["name"], p["status"]) for p in watch.posted], "no end was posted")
-    assert any("recovered" in line.getMessage() and name in line.getMessage() for line in caplog.records)
+    watch.wait(lambda: any("recovered" in line and name in line for line in caplog.messages), "the log lacks its end")
 
 
 def test_every_alert_but_that_of_a_dead_process_is_among_the_cases() -> None:

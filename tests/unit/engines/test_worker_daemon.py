@@ -57,7 +57,7 @@ worker_daemon.main()
 def test_workers_have_everything_loaded_and_draw_other_numbers() -> None:
     # From Python 3.12 on a fork warns of any thread, also those of the allocators.
     command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", _FORKS]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert (ended.returncode, ended.stderr) == (0, "")
     one, two = (line.split() for line in ended.stdout.splitlines())
     assert one[:3] == two[:3] == ["True", "False", "6"]
@@ -178,7 +178,7 @@ def test_one_of_a_jvm_that_did_not_start_is_not_left(monkeypatch: pytest.MonkeyP
 def test_it_leaves_no_folder_when_the_driver_dies() -> None:
     dies = "import os; from penstock.engines.spark.worker_daemon import DaemonAhead; "
     dies += "print(DaemonAhead({})._folder, flush=True); os._exit(0)"
-    driver = subprocess.run([sys.executable, "-c", dies], stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+    driver = subprocess.run([sys.executable, "-c", dies], stdout=subprocess.PIPE, text=True, check=True, timeout=300)
     eventually(lambda: not Path(driver.stdout.strip()).exists())
 
 

@@ -310,7 +310,7 @@ def _socket_timeouts(given, caplog):
     clients = Clients("127.0.0.1:1", {"debug": "conf", **given})
     member, admin = clients.member({"group.id": "g"}), clients.admin()
     wanted = re.compile(r"\[rdkafka#(\w+)-\d+\].* socket\.timeout\.ms = (\d+)")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     found = []
     while len(found) < 2 and time.monotonic() < deadline:
         member.poll(0.05)

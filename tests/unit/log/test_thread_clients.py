@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from eventually import eventually
 from penstock.errors import FencedError, OffsetOutOfRangeError, ProductionError, UnknownTopicError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.thread_clients import Writer
@@ -63,7 +64,7 @@ def test_a_write_by_another_process_ends_the_wait(topic, batch):
         fetcher.assign({T0: 0})
         assert fetcher.poll(0) == {}
         other = subprocess.Popen([sys.executable, "-c", program, topic.url])
-        found = fetcher.poll(30)
+        found = fetcher.poll(120)
         assert other.wait() == 0
     assert found[T0].records.column("value").to_pylist() == [b"x"]
 
@@ -71,9 +72,13 @@ def test_a_write_by_another_process_ends_the_wait(topic, batch):
 def test_waiting_costs_little(topic):
     with topic.fetcher() as fetcher:
         fetcher.assign({T0: 0, T1: 0})
-        began = time.process_time()
-        assert fetcher.poll(1) == {}
-        assert time.process_time() - began < 0.1
+
+        def cost() -> float:
+            began = time.process_time()
+            assert fetcher.poll(1) == {}
+            return time.process_time() - began
+
+        eventually(lambda: cost() < 0.1)  # what earlier tests have left to this process may work in one of them
 
 
 def test_paused_partitions_are_left_out(topic, batch):

@@ -38,7 +38,7 @@ def test_an_append_begins_a_cleaning_and_does_not_wait_for_it(log, batch, monkey
 
     def held_up(self, now=None):
         cleaned_by.append(threading.current_thread())
-        assert may_go_on.wait(10)
+        assert may_go_on.wait(120)
         clean(self, now)
 
     monkeypatch.setattr(type(log), "clean", held_up)

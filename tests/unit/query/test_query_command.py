@@ -147,7 +147,7 @@ def test_a_server_of_its_own(asked, checkpoint, how):
             assert (answer["value"], answer["role"], answer["host"]) == (3, "standby", url.removeprefix("http://"))
             assert [one["role"] for one in http.get("/").json()["instances"]] == ["standby"]
         server.send_signal(how)
-        assert server.wait(30) == 0
+        assert server.wait(120) == 0
         assert list(Path(checkpoint.location, "instances").iterdir()) == []
     finally:
         server.kill()

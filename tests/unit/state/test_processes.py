@@ -55,7 +55,7 @@ for batch in range(40):
     print(batch, values[0].decode(), os.getpid(), int(segment.published_here))
 """
     attempts = [start(tmp_path, script) for _ in range(2)]
-    lines = [line.split() for attempt in attempts for line in attempt.communicate(timeout=60)[0].splitlines()]
+    lines = [line.split() for attempt in attempts for line in attempt.communicate(timeout=300)[0].splitlines()]
     assert [attempt.returncode for attempt in attempts] == [0, 0]
     for batch in range(40):
         mine = [line for line in lines if line[0] == str(batch)]
@@ -79,7 +79,7 @@ def test_kill_9_at_a_step(tmp_path, where, last):
     if "replica" in where:
         script = f"run(0, b'one'); run(1, b'two')\n{where}\nstore.begin(2)\nprint('alive')"
     child = start(tmp_path, script)
-    out, _ = child.communicate(timeout=60)
+    out, _ = child.communicate(timeout=300)
     assert (child.returncode, out) == (-signal.SIGKILL, "")
     count, values, found = contents(tmp_path, 1)
     assert (count, values) == (1000, {b"one"})

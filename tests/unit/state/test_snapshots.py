@@ -202,5 +202,5 @@ resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 replica = LmdbReplica(Path(sys.argv[1]), "x", ["s"])
 print((replica.directory / "data.mdb").stat().st_size)
 """
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, timeout=300)
     assert int(done.stdout) < 1 << 20

@@ -31,19 +31,22 @@ JAVA_CLASSES: Mapping[str, str] = MappingProxyType({**GUESSED_CLASSES, **CLASSES
 class _OtherName:
     """A class attribute that raises an error when it is read."""
 
+    __slots__ = ("_java", "_name", "_ours", "_owner")
+
     def __init__(self, owner: str, name: str, ours: str, *, java: bool) -> None:
-        self._java = java
-        if ours.startswith(NOTHING):
-            self._message = f"{owner} has no {name}, and there is no replacement: {ours.removeprefix(NOTHING)}"
-        elif ours.startswith(";"):
-            self._message = f"{owner} has no {name}{ours}"
-        else:
-            self._message = f"{owner} has no {name}: it is {ours} here"
+        self._owner, self._name, self._ours, self._java = owner, name, ours, java
 
     def __get__(self, instance: object, owner: type | None = None) -> NoReturn:
         if self._java:
-            raise JavaNameError(self._message, hint="docs/java-to-python.md lists Java's methods and ours.")
-        raise NoSuchMethodError(self._message, hint="docs/reference/api/index.md lists the methods of each class.")
+            raise JavaNameError(self._message(), hint="docs/java-to-python.md lists Java's methods and ours.")
+        raise NoSuchMethodError(self._message(), hint="docs/reference/api/index.md lists the methods of each class.")
+
+    def _message(self) -> str:
+        if self._ours.startswith(NOTHING):
+            return f"{self._owner} has no {self._name}, and there is no replacement: {self._ours.removeprefix(NOTHING)}"
+        if self._ours.startswith(";"):
+            return f"{self._owner} has no {self._name}{self._ours}"
+        return f"{self._owner} has no {self._name}: it is {self._ours} here"
 
 
 def with_java_names(cls: type[T]) -> type[T]:
@@ -89,7 +92,8 @@ def _named_as(java: str, cls: type[T], settings: Iterable[str]) -> type[T]:
 
 
 def _is_other_name(cls: type, name: str) -> bool:
-    return isinstance(getattr_static(cls, name, None), _OtherName)
+    """Return whether a name of a class is one that raises an error; each start asks for thousands of names."""
+    return isinstance(next((vars(each)[name] for each in cls.__mro__ if name in vars(each)), None), _OtherName)
 
 
 def _own_names(thing: object) -> Iterable[str]:
