@@ -11,7 +11,7 @@ from pathlib import Path
 from penstock.engines.spark.java_archive import archive_path, end_java, recording_options
 from penstock.errors import EnvironmentProblemError
 
-__all__ = ["make_archive", "make_archives"]
+__all__ = ["make_archives"]
 
 _PATIENCE_S = 300
 _MOST_ARCHIVES = 6  # 170 MB and 70 MB for each Java and PySpark

@@ -32,6 +32,8 @@ __all__ = [
     "worker_definition",
 ]
 
+# Files of properties
+
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANKS = " \t\f"
 _UNICODE_DIGITS = 4
@@ -122,6 +124,8 @@ def _unescaped(text: str) -> str:
         at += _UNICODE_DIGITS
     return "".join(characters)
 
+
+# Config providers
 
 _REFERENCE = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 _PACKAGE = "org.apache.kafka.common.config.provider."
@@ -230,6 +234,8 @@ _PROVIDERS: dict[str, Callable[[Mapping[str, str]], Lookup]] = {
     "EnvVarConfigProvider": _environment_provider,
 }
 
+
+# Settings of workers
 
 Mode = Literal["distributed", "standalone"]
 _log = own_logger(__name__)

@@ -28,6 +28,8 @@ __all__ = [
     "step_of",
 ]
 
+# Lines of batches
+
 UNKNOWN = -1
 # Names of the shown steps, and the steps of task reports that they sum up.
 STEPS: dict[str, tuple[str, ...]] = {
@@ -144,6 +146,8 @@ def step_of(name: str) -> str:
     """
     return next((shown for shown, names in STEPS.items() if name in names), _OTHER)
 
+
+# Figures
 
 DIED = "DIED"
 """The state of an application whose process is gone without having ended it; Kafka has no name for it."""
@@ -410,6 +414,8 @@ class Picture:
         batches = [each for each in kept if number is None or each["batch"] == number]
         return batches[-1] if batches else None
 
+
+# Where to look first
 
 _MOST = 6
 

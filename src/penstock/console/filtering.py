@@ -52,6 +52,8 @@ __all__ = [
     "parse_path",
 ]
 
+# The language
+
 Literal = str | int | float | bool | None
 ROOTS = ("key", "value", "header", "timestamp", "partition", "offset")
 _OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "~", "!~", "in")
@@ -288,6 +290,8 @@ def _unescaped(text: str) -> str:
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), text)
 
 
+# The search in the bytes of columns
+
 _NUMBER = r"(-?[0-9][0-9.eE+-]*)"
 _EXACT = 1e-9  # numbers in a text may be rounded
 _SPANNING = frozenset('"\\:,{}[]')  # characters by which a text may span several parts of a document
@@ -457,6 +461,9 @@ def _series(column: pa.Array) -> pl.Series:
     series = pl.from_arrow(column)
     assert isinstance(series, pl.Series)  # noqa: S101 - an array is a series
     return series
+
+
+# The filter itself
 
 
 def matches(condition: Filter, message: Mapping[str, Any]) -> bool:

@@ -1,8 +1,7 @@
 """The recorder of a running application: what it does, its totals, its history, and their documents.
 
 The batches are those of the application's metrics, which have them in memory: a batch pays nothing more. A thread adds
-them up, takes over how far the application is behind, judges the alerts, and writes the documents of
-`penstock.console.recorder`.
+them up, takes over how far the application is behind, judges the alerts, and writes the documents.
 """
 
 from __future__ import annotations
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["HISTORY", "NOW", "TOPOLOGY", "Past", "Recorder", "Watched", "changed_ms", "read_facts", "write_facts"]
 
+# Documents
+
 NOW = "console/now.json"
 HISTORY = "console/history.json"
 TOPOLOGY = "console/topology.json"
@@ -67,6 +68,8 @@ def changed_ms(checkpoint: str, name: str) -> int | None:
         return document_time_ms(checkpoint, name)
     return None
 
+
+# Totals
 
 _RECENT_MS = 10_000
 _MOST_REASONS = 200
@@ -178,6 +181,8 @@ def _add(amounts: Amounts, name: str, more: Any) -> None:
     amounts[name] = list(more) if before is None else [a + b for a, b in zip(before, more, strict=True)]
 
 
+# History
+
 _HISTORY_SAMPLE_MS = 300_000
 _HISTORY_SAMPLES = 13  # an hour
 _HOUR_MS = 3_600_000
@@ -269,6 +274,8 @@ class Past:
                 growing.append([store, rows[0], rows[-1]])
         return growing
 
+
+# The recorder
 
 _log = own_logger(__name__)
 _RUNS = ("RUNNING", "REBALANCING")

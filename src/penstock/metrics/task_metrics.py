@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from penstock.topology.stores import StoreSpec
     from penstock.topology.topology import Topology
 
-__all__ = ["StoreMetrics", "TaskMetrics", "TaskOf", "scope_of"]
+__all__ = ["TaskMetrics", "TaskOf", "scope_of"]
 
 _NANOSECONDS = 1e9
 _WINDOWS = ("window", "session")

@@ -40,6 +40,8 @@ __all__ = [
     "WindowRangeQuery",
 ]
 
+# Queries
+
 ResultOrder = Literal["any", "ascending", "descending"]
 
 
@@ -302,6 +304,8 @@ Query: TypeAlias = (
     | MultiVersionedKeyQuery
 )
 
+
+# Requests and results
 
 IsolationLevel = Literal["READ_UNCOMMITTED", "READ_COMMITTED"]
 

@@ -47,18 +47,17 @@ __all__ = [
     "FACTORIES",
     "apply",
     "call",
-    "evaluate_by_halves",
     "failures_removed",
     "frame",
     "gather",
     "join_rows",
     "join_values",
     "pair_of",
-    "part_of",
-    "returned_expression",
     "select",
     "truth",
 ]
+
+# Expressions
 
 _RECORD_COLUMNS = ("key", "timestamp", "value")
 _LIKELY_TYPES = (pl.String, pl.Int64, pl.Float64, pl.Boolean, pl.Binary, pl.List(pl.String))
@@ -157,6 +156,8 @@ def evaluate(function: Function, rows: Rows, node: str) -> pl.Series:
         line=function.line,
     )
 
+
+# Calls of functions
 
 OnError = Callable[[int, Exception], bool]  # returns whether the rows that follow fall with this one
 
@@ -273,6 +274,9 @@ def part_of(rows: Rows, part: range) -> Rows:
     return rows if len(part) == len(rows) else rows.take(np.arange(part.start, part.stop))
 
 
+# Joiners
+
+
 def join_rows(
     joiner: Function, rows: Rows, right: Column, node: str, context: TaskContext, mapped: Column | None = None
 ) -> Rows:
@@ -356,6 +360,9 @@ def _evaluate(joiner: Function, rows: Rows, right: Column, node: str) -> pl.Seri
             node=node,
         )
     return result.to_series()
+
+
+# Operators
 
 
 def truth(column: Column) -> NDArray[np.bool_]:

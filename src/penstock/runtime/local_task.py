@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from penstock.topology.nodes import SourceNode
     from penstock.topology.topology import Topology
 
-__all__ = ["GlobalCopies", "LocalTask", "LocalTasks", "LoggedState", "PartitionQueues", "Readers", "TaskRows"]
+__all__ = ["LocalTask", "LocalTasks", "Readers", "TaskRows"]
+
+
+# One task
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class LocalTask:
 
     All sub-topologies run as one task with one partition for each topic. Records of topics that the topology both
     writes and reads, as internal ones, are processed before the next input. A part of the topology runs as one of
-    several tasks (`penstock.runtime.local_task`), which take each other's records.
+    several tasks (`LocalTasks`), which take each other's records.
 
     Args:
         topology: The topology.
@@ -500,6 +503,9 @@ class LoggedState:
             for row, (timestamp, key, value) in enumerate(zip(*columns, strict=True)):
                 written.append(RawRecord(topic, -1, timestamp, key, value, headers[row] if headers else ()))
         return written
+
+
+# Several tasks
 
 
 class LocalTasks:

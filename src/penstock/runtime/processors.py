@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FACTORIES", "NodeContext", "ProcessOperator", "single_row"]
 
+# Processors
+
 _NO_RECORD = RecordContext(None, -1, -1, -1, ())
 Forward = tuple[str | None, Record[Any, Any]]
 
@@ -351,6 +353,9 @@ def _as_rows(records: list[Record[Any, Any]], place: Place) -> Rows:
 
 def _factory(node: ProcessorNode, topology: Topology, context: TaskContext) -> Operator:
     return ProcessOperator(node, topology, context, context.stream_queue, context.wall_clock_queue)
+
+
+# Transformers of tables
 
 
 class _TransformerContext(NodeContext):

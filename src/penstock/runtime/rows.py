@@ -34,10 +34,12 @@ __all__ = [
     "record_context",
 ]
 
+# Records
+
 BytesColumn = pa.Array | list[bytes | None]
 """Bytes of many rows, or of few."""
 
-_FEW = 64  # records; more are columns from the beginning
+FEW = 64  # up to so many rows, going value by value costs less than setting up columns (measured with w3)
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -80,7 +82,7 @@ class TopicBatch:
     @classmethod
     def of_rows(cls, rows: Sequence[RawRecord], places: NDArray[np.int64] | None = None) -> TopicBatch:
         """Return a batch of these records; few become columns only if those are asked for."""
-        few = len(rows) <= _FEW
+        few = len(rows) <= FEW
         batch = cls(rows[0].topic, rows[0].partition, None if few else _columns_of(rows))
         batch.rows = rows if few else None
         batch.places = places
@@ -175,6 +177,8 @@ def record_context(batch: TopicBatch, row: int) -> RecordContext:
     )
 
 
+# Rows and their places
+
 AFTER = 1 << 40  # a part that comes after all that a record itself causes: punctuation
 FLUSH = 1 << 41  # a part that comes after punctuation, too: changes that leave the caches at a commit
 
@@ -267,9 +271,6 @@ class Place:
         """Return the permutation that sorts the rows into depth-first order (stable)."""
         arrays = [p for p in self.parts if not isinstance(p, int)]
         return np.lexsort(arrays[::-1]) if arrays else np.arange(self.length)
-
-
-FEW = 64  # up to so many rows, going value by value costs less than setting up columns (measured with w3)
 
 
 @dataclass(slots=True)
@@ -382,6 +383,8 @@ class Rows:
         )
         return merged.take(merged.place.order())
 
+
+# The input of a task
 
 _NONE = Rows(Place((np.empty(0, np.int64),), 0), np.empty(0, np.int64), Column.nulls(0), Column.nulls(0))
 

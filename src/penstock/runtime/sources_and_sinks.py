@@ -70,6 +70,9 @@ if TYPE_CHECKING:
 __all__ = ["OUTPUT_SCHEMA", "Collector", "EncodedRows", "SinkWriter", "SourceReader", "columns_of", "reader_for"]
 
 
+# Sources
+
+
 class SourceReader:
     """Decodes the records of one source node."""
 
@@ -309,6 +312,8 @@ def reader_for(readers: Sequence[SourceReader], topic: str) -> SourceReader:
         topic=topic,
     )
 
+
+# Sinks
 
 _BYTES = {bytes, type(None)}
 _DEFAULT = -2  # in place of a partition: the one that Kafka's hash of the key names

@@ -61,6 +61,8 @@ __all__ = [
     "write_store",
 ]
 
+# Views of stores
+
 _BEFORE = -1  # the rank of the values before the batch
 
 
@@ -231,6 +233,9 @@ def spread(values: Column, positions: NDArray[np.int64], length: int) -> Column:
     return values.take_or_null(index)
 
 
+# Stored tables
+
+
 class _TableOperation(Protocol):
     """An operation whose result is kept in a store."""
 
@@ -399,6 +404,9 @@ class StoredTable:
     def needs_before(self, finals: Column) -> bool:
         """Return whether ``commit`` needs the values from before the batch, given those after it."""
         return self.send_old or self.is_read or (self.caching and bool(finals.null_mask().any()))
+
+
+# Operators
 
 
 def drop_null_keys(rows: Rows, node: str, context: TaskContext) -> Rows:

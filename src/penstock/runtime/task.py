@@ -74,6 +74,8 @@ __all__ = [
     "slicing_reason",
 ]
 
+# The task
+
 Sources = list[tuple[str, "Rows"]]
 
 
@@ -442,6 +444,8 @@ class StreamTask:
         return cast("Serde[Any]", serde)
 
 
+# Slices of one record
+
 _NO_ROWS = Rows.empty()
 
 
@@ -540,6 +544,9 @@ def shared_stores(graph: Graph) -> dict[str, list[str]]:
             ):
                 by_processors.add(store)
     return {store: names for store, names in users.items() if len(names) > 1 and store in by_processors}
+
+
+# Attempts
 
 
 class Attempts:

@@ -40,6 +40,9 @@ from penstock.sql.types.sql_type import with_inner_types
 __all__ = ["Inferred", "Sample", "infer_statement", "read_sample"]
 
 
+# The sample
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """Keys and values of records.
@@ -80,6 +83,8 @@ def read_sample(log: TopicLog, topic: str, records: int = 1000) -> Sample:
         raise SqlError(f"Topic '{topic}' has no records to look at.", hint="Write some, or name another topic.")
     return Sample(topic, partitions, tuple(keys), tuple(values))
 
+
+# Formats
 
 FRAME = 5  # bytes before a value with a schema: a zero and the number of the schema
 DELIMITERS = (",", "\t", ";", "|")
@@ -311,6 +316,9 @@ def _delimited(texts: Sequence[str]) -> Recognised | None:
     return Recognised("DELIMITED", columns, properties=properties, notes=tuple(notes))
 
 
+# Types
+
+
 def _field_type(texts: Sequence[str]) -> SqlType:
     """Return the type of the fields of a column; digits behind a zero are not a number, as the zero says something."""
     present = [text for text in texts if text]
@@ -396,7 +404,8 @@ def known(kind: SqlType) -> SqlType:
     return STRING if kind == NULL else with_inner_types(kind, known)
 
 
-MOST_LEVELS = 200  # of JSON
+# Statements
+
 NAMED = {"\t": "TAB"}  # delimiters that statements write as words
 
 
@@ -590,7 +599,7 @@ def _reads(serde: Any, item: bytes, part: Recognised) -> bool:
 
 def _lost(item: bytes, part: Recognised, row: Sequence[Any]) -> bool:
     """Return whether a field that has a value is null in the row."""
-    if depth_of(item) > MOST_LEVELS:
+    if depth_of(item) > MAX_LEVELS:
         return False
     document = json.loads(item.removeprefix(codecs.BOM_UTF8), parse_constant=float)
     if not isinstance(document, dict):

@@ -40,6 +40,9 @@ __all__ = [
 ]
 
 
+# Journals
+
+
 class Journalled(Protocol):
     """A map that tells a journal what it is about to change.
 
@@ -103,6 +106,8 @@ class Journal:
             entries.back_to(mark)
 
 
+# Interfaces
+
 CHANGES_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 Entries = tuple[list[bytes], list[bytes]]
 
@@ -151,6 +156,8 @@ class TaskState(Protocol):
     @property
     def meta(self) -> MutableMapping[str, int]: ...
 
+
+# In memory
 
 _FEW = 64
 _SINGLE = 8  # so many keys are taken out of the order one by one
@@ -365,6 +372,9 @@ class MemoryTaskState:
         for name in touched:
             self._maps[name].is_touched = False
         return touched
+
+
+# Overlays
 
 
 def unknown_store(store: str, stores: Iterable[str]) -> StateError:
@@ -615,6 +625,9 @@ def _sorted(changes: dict[bytes, bytes | None]) -> pa.RecordBatch:
         order = series[0].arg_sort()
         columns = [column[order].to_arrow().cast(pa.large_binary()) for column in series]
     return pa.RecordBatch.from_arrays(columns, schema=CHANGES_SCHEMA)
+
+
+# Counted calls
 
 
 class CountedOverlay(Overlay):

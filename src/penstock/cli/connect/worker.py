@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.connect.rest import WorkerServer
     from penstock.connect.settings import Mode
 
-__all__ = ["Settings", "Verbose", "given_settings", "register", "register_java"]
+__all__ = ["Settings", "Verbose", "register", "register_java"]
 
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _DISTRIBUTED = {

@@ -45,6 +45,8 @@ __all__ = [
     "setting_text",
 ]
 
+# Kinds
+
 FindClass = Callable[[str], Any]
 _JAVA = re.compile(r"(java\.(io|lang|math|net|nio|text|time|util)|org\.apache\.kafka)\.([a-z]\w*\.)*[A-Z][\w$]*")
 COMMA = re.compile(r"\s*,\s*", re.ASCII)
@@ -214,6 +216,9 @@ def java_class(name: str) -> str:
     if not _JAVA.fullmatch(name):
         raise LookupError(name)
     return name
+
+
+# Which values a setting takes
 
 
 class Validator(Protocol):
@@ -418,6 +423,8 @@ class AllOf:
     def __str__(self) -> str:
         return ", ".join(map(str, self.rules))
 
+
+# Addresses and named values
 
 _DATABASE = re.compile(r"(jdbc:)?(sqlite:|[a-z][\w+]*://).*", re.IGNORECASE | re.DOTALL)
 

@@ -44,7 +44,9 @@ from penstock.serde.data.logical import (
 )
 from penstock.serde.data.values import BITS
 
-__all__ = ["EnvelopeReader", "JsonConverter", "schema_from_json", "schema_to_json"]
+__all__ = ["EnvelopeReader", "JsonConverter"]
+
+# Schemas
 
 TYPES = {kind.value: kind for kind in Type}
 
@@ -169,6 +171,8 @@ def _parameters(node: Any) -> dict[str, str] | None:
         raise DataError("Schema parameters must have string values.")
     return dict(node)
 
+
+# Records as texts, without a tree of each
 
 MOST_ENVELOPES = 8
 MOST_BRACKETS = 100  # fewer than the levels that a text may have
@@ -337,6 +341,8 @@ _scan = make_scanner(json.JSONDecoder(parse_float=_double, parse_int=read_intege
 
 # ruff: noqa: ARG002 - the topic is part of the interface
 
+
+# The converter
 
 K = TypeVar("K")
 V = TypeVar("V")

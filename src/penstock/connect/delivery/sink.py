@@ -20,7 +20,9 @@ from penstock.log import Consumer, ConsumerRecord, RebalanceListener, TopicParti
 from penstock.log.base import TopicLog
 from penstock.log.client_interfaces import records_of
 
-__all__ = ["Incoming", "Originals", "SinkDelivery", "SinkSteps", "put_by_record"]
+__all__ = ["SinkDelivery", "put_by_record"]
+
+# Steps of records
 
 Incoming = list[SinkColumns | SinkRecord]
 
@@ -143,6 +145,9 @@ def _decoded(converter: Converter, topic: str, column: pa.Array) -> tuple[Schema
 
 def _original(tp: TopicPartition, batch: pa.RecordBatch, row: int) -> ConsumerRecord:
     return next(records_of(tp, batch.slice(row, 1)))
+
+
+# The delivery
 
 
 class SinkDelivery(RebalanceListener):

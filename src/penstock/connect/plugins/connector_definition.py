@@ -41,6 +41,8 @@ __all__ = [
     "plain_settings",
 ]
 
+# All connectors
+
 FOREVER = -1
 COMMON: tuple[Setting, ...] = (
     Setting(
@@ -229,6 +231,9 @@ RESTARTS = ConfigDef(
 )
 
 
+# Sources and sinks
+
+
 def _regex(name: str, value: Any) -> None:
     if value != "":
         JavaRegex()(name, value)
@@ -400,6 +405,8 @@ SINK: tuple[Setting, ...] = (
     ),
 )
 
+
+# With the worker's converters
 
 CONVERTER_KINDS = {
     "key.converter": PluginKind.CONVERTER,

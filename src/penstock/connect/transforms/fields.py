@@ -69,6 +69,8 @@ __all__ = [
     "ValueToKey",
 ]
 
+# Paths of fields
+
 PURPOSE = "nested field access"
 FIELD_SYNTAX = setting(
     "field.syntax.version",
@@ -185,6 +187,9 @@ def _quoted(path: str, opening: int) -> tuple[str, int]:
             start = at
         else:
             return "".join([*name, path[start:at]]), at + 2
+
+
+# ExtractField, HoistField, ReplaceField, ValueToKey
 
 
 class ExtractField(SidedTransformation):
@@ -402,6 +407,8 @@ class ValueToKey(Transformation):
         return struct(fields)
 
 
+# InsertField
+
 INSERT_PURPOSE = "field insertion"
 SUFFIX = (
     "Suffix with <code>!</code> to make this a required field, or <code>?</code> to keep it optional (the default)."
@@ -493,6 +500,8 @@ def _name(text: str) -> tuple[str, bool]:
     """Return the name of a field, and whether it is optional."""
     return (text[:-1], text.endswith("?")) if text.endswith(("?", "!")) else (text, True)
 
+
+# MaskField
 
 MASK_PURPOSE = "mask fields"
 CLASSES: dict[Type, type[int]] = {Type.INT8: Int8, Type.INT16: Int16, Type.INT32: Int32, Type.INT64: int}
@@ -594,6 +603,8 @@ def _replaced(value: Any, schema: Schema | None, text: str) -> Any:
         raise DataError(f"Unable to convert {text} (class java.lang.String) to number")
     return BigInteger(whole)
 
+
+# Flatten
 
 FLATTEN_PURPOSE = "flattening"
 

@@ -32,7 +32,7 @@ from penstock.errors import PenstockError
 from penstock.serving import VISITOR
 from penstock.serving.guard import Application, Receive, Scope, Send
 
-__all__ = ["FILTERS", "Renderer", "make_console"]
+__all__ = ["FILTERS", "make_console"]
 
 # Path, title and key (after g) of the pages in the head.
 MENU = (

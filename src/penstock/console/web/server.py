@@ -27,12 +27,10 @@ if TYPE_CHECKING:
     from penstock.serving.token import Admission
 
 __all__ = [
-    "BODY_BYTES",
     "MARK",
     "ConsoleAddress",
     "ConsoleServer",
     "EmbeddedConsole",
-    "methods_of",
     "require_console_libraries",
 ]
 

@@ -44,6 +44,8 @@ from penstock.log.url import parse_log_url
 __all__ = ["EmbeddedCommitProducer", "EmbeddedLog", "drop_memory_log", "open_embedded", "reopen"]
 
 
+# The log
+
 _MEMORY: dict[str, Database] = {}
 _LOCK = threading.Lock()
 
@@ -359,6 +361,9 @@ def drop_memory_log(name: str) -> None:
     if database is None:
         raise LogError(f"there is no log in memory of the name {name!r}", hint="see open_log")
     database.close()
+
+
+# Transactions
 
 
 class _TransactionLog(Protocol):

@@ -47,6 +47,8 @@ __all__ = [
     "stretches",
 ]
 
+# Encoding
+
 MAX_ROW_RECORDS = 10_000
 MAX_ROW_BYTES = 4 * 1024 * 1024
 _HAS_OFFSETS, _HAS_KEYS, _HAS_HEADERS, _LZ4 = 1, 2, 4, 8
@@ -264,6 +266,8 @@ def _encode_one(records: pa.RecordBatch, start: int, compression: str, *, sparse
     )  # fmt: skip
 
 
+# Reads and writes
+
 _COALESCE_BELOW = 2_000
 _JOINED_BYTES = 4 << 20
 _FIRST_ROWS = 8
@@ -439,6 +443,8 @@ def _cut(batch: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch:
     first, last = int(numbers.searchsorted(start)), int(numbers.searchsorted(end))
     return batch.slice(first, last - first)
 
+
+# The fetcher of a thread
 
 _PARTITION_BYTES = 4 << 20
 _MOST_BYTES = 32 << 20

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from penstock.log.streams_groups.description import GroupSubtopology, StreamsCoordinator, StreamsGroupDescription
     from penstock.log.streams_groups.member import MemberFacts
 
-__all__ = ["fit_group", "is_other_topology", "refusal", "refuse_other_topology", "shared_already", "shared_by_threads"]
+__all__ = ["fit_group", "refusal", "refuse_other_topology", "shared_already", "shared_by_threads"]
 
 _TOPOLOGY_CODES = frozenset({
     HeartbeatError.STREAMS_INVALID_TOPOLOGY,

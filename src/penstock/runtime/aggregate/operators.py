@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.runtime.fold.columns import FoldResult, RowGroups
     from penstock.topology.topology import Topology
 
-__all__ = ["FACTORIES", "Aggregator", "Cogrouped", "CogroupedColumn", "aggregator_of"]
+__all__ = ["FACTORIES", "Aggregator", "Cogrouped"]
 
 
 class Aggregator:

@@ -42,10 +42,8 @@ __all__ = [
     "EMIT_INTERVAL",
     "FOREVER",
     "NO_TIME",
-    "ClosedWindows",
     "StreamAggregator",
     "WindowOperator",
-    "closed_windows",
     "last_emit_meta",
     "window_bounds",
 ]

@@ -52,6 +52,8 @@ __all__ = [
     "summands",
 ]
 
+# Which aggregations are known
+
 Kind = Literal["count", "sum", "min", "max", "first", "last", "struct", "row"]
 _NUMBERS = frozenset({"count", "sum", "min", "max"})
 _SAMPLES: dict[str, Any] = {"sum": lambda a, b: a + b, "first": lambda a, b: a, "last": lambda a, b: b}  # noqa: ARG005
@@ -172,6 +174,8 @@ def _of_expression(fn: pl.Expr, aggregation: Aggregation) -> KnownAggregation | 
 def _starts_from(aggregation: Aggregation) -> Any:
     return None if aggregation.kind == "reduce" or aggregation.initializer is None else aggregation.initializer()
 
+
+# Groups
 
 _FEW = 64
 _PLAIN_TYPES = ({str}, {int}, {bytes}, {bool}, {UUID})
@@ -319,6 +323,9 @@ def group_windows(codes: NDArray[np.int64], starts: NDArray[np.int64], ends: NDA
             codes = np.unique(codes, return_inverse=True)[1]
         codes = codes * reach + numbers
     return _group_array(pa.array(codes))
+
+
+# Aggregates of groups
 
 
 @dataclass(frozen=True)

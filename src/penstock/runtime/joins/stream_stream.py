@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from penstock.topology.nodes import ProcessorNode
     from penstock.topology.topology import Topology
 
-__all__ = ["FACTORIES", "Matches", "expired_rows", "lone_rows", "matched_rows", "outer_events"]
+__all__ = ["FACTORIES"]
+
+# Pairs of rows
 
 _LARGEST = 1 << 62
 
@@ -119,6 +121,8 @@ def numbered(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return 0, 1, 2, ... as many as each count says."""
     return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
 
+
+# Sides
 
 _NO_INDEX = np.empty(0, np.int64)
 
@@ -237,6 +241,9 @@ def side_of(node: str, store: str, context: TaskContext) -> JoinSide:
     return context.shared(f"join-side/{node}", lambda: JoinSide(node, store, context))
 
 
+# A stream with itself
+
+
 class _SelfJoin(Operator):
     """KStreamKStreamSelfJoin: each row with all earlier ones from the left, then from the right, and with itself.
 
@@ -303,6 +310,9 @@ class _SelfJoin(Operator):
 def _piece(rows: Rows, positions: NDArray[np.int64], numbers: NDArray[np.int64], times: NDArray[np.int64]) -> Rows:
     taken = rows.take(positions)
     return replace(taken, place=taken.place.extend(numbers), timestamps=np.maximum(taken.timestamps, times))
+
+
+# Two streams
 
 
 class _JoinWindow(Operator):

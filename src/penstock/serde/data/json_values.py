@@ -45,6 +45,8 @@ from penstock.serde.data.values import BITS, validate_value
 
 __all__ = ["MISSING", "JsonOptions", "from_json", "quoted", "read_integer", "read_json", "to_json"]
 
+# Texts
+
 MAX_DEPTH = 500  # Jackson's limit of 1,000 is beyond what a reader that calls itself can take
 MAX_DIGITS = 1000
 SPECIAL = re.compile(r'["\\\x00-\x1f\U00010000-\U0010ffff\ud800-\udfff]')
@@ -211,6 +213,8 @@ def _constant(text: str) -> Any:
 
 _DECODER = json.JSONDecoder(parse_float=_decimal, parse_int=read_integer, parse_constant=_constant)
 
+
+# Values
 
 # As Jackson reads it: groups with their padding, also in the middle; blanks between groups, and not in them.
 _QUAD = re.compile(r"[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==")

@@ -27,6 +27,8 @@ from penstock.serde.registry.model import Reference, StoredSchema, parse_json, r
 
 __all__ = ["ProtobufSchema", "Resolve", "avro_differences", "check_new", "differences", "protobuf_differences"]
 
+# JSON Schema
+
 _UPPER = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
 _LOWER = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
 _EXACT = ("pattern", "multipleOf", "uniqueItems", "not", "if", "then", "else", "patternProperties", "dependencies")
@@ -223,6 +225,8 @@ def _tighter(new: dict[str, Any], old: dict[str, Any], path: str, keys: Iterable
     ]
 
 
+# Versions of a subject
+
 Resolve = Callable[[Reference], StoredSchema]
 _MOST_REFERENCES = 100
 # What parsers and rules raise over a text that is JSON but no valid schema.
@@ -334,6 +338,8 @@ def _json(schema: StoredSchema, resolve: Resolve) -> Any:
     return document
 
 
+# Avro
+
 _PROMOTIONS = {
     "int": {"long", "float", "double"},
     "long": {"float", "double"},
@@ -414,6 +420,8 @@ def _same_name(reader: Any, writer: Any) -> bool:
         alias in {name, short} for alias in reader.get("aliases", ())
     )
 
+
+# Protobuf
 
 _PROTO_TEXT = re.compile(r"\b(syntax|message|enum|package|edition)\b")
 _REPEATED, _REQUIRED = 3, 2

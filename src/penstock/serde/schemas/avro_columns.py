@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Unsupported", "column_type", "compiled"]
 
+# Many values at once
+
 PADDING = 16  # bytes after the last row, so that words may be read at its end
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _FIRST_S = int((dt.datetime(1, 1, 2, tzinfo=dt.UTC) - _EPOCH).total_seconds())  # the range of Python's datetime
@@ -227,6 +229,8 @@ LOGICAL: dict[tuple[str, str | None], Reader] = {
 }
 
 
+# Types of columns
+
 _PRIMITIVES = {
     "null": pa.null(),
     "boolean": pa.bool_(),
@@ -287,6 +291,8 @@ def _type(schema: Any, parsed: ParsedSchema, above: tuple[str, ...]) -> pa.DataT
         return pa.large_binary()
     return _LOGICAL.get((kind, logical), _PRIMITIVES.get(kind))
 
+
+# Compiled schemas
 
 _MOST_ITEMS = 256  # of one array: each is a step over the rows that have so many
 _PROMOTIONS = {"int": {"long", "float", "double"}, "long": {"float", "double"}, "float": {"double"}}

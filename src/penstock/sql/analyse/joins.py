@@ -33,7 +33,9 @@ from penstock.sql.parse.formatting import format_expression
 from penstock.sql.types import SqlType
 from penstock.sql.types.sql_type import quoted
 
-__all__ = ["From", "from_clause", "with_own_key"]
+__all__ = ["From", "from_clause"]
+
+# Keys that no joined column has
 
 NAME = "ROWKEY"
 
@@ -65,6 +67,8 @@ def _hidden(field: RowField) -> RowField:
     """Return the key that an earlier join made is not a column behind a later one that makes its own."""
     return replace(field, name=f"{field.name} of a join before") if field.role == "COMPUTED" else field
 
+
+# Several joins at once
 
 BY_PLACE = ("DELIMITED", "KAFKA")  # formats of keys in whose bytes the names of columns do not stand
 
@@ -208,6 +212,8 @@ def _rekeyed(
         whole=True,
     )
 
+
+# One join
 
 KINDS = {
     "INNER": "[INNER] JOIN",
@@ -521,6 +527,8 @@ def _partitions(step: PlanStep, catalog: Catalog) -> tuple[str, int] | None:
     count = catalog.topics.get(step.source.topic) or step.source.partitions
     return None if count is None else (step.source.name, count)
 
+
+# FROM
 
 MOST_EQUALITIES = 10
 

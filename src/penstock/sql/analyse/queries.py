@@ -39,6 +39,8 @@ from penstock.sql.types.sql_type import is_open
 
 __all__ = ["MOST_SUBQUERIES", "Analysed", "QueryAnalysis", "analyse_query", "inlined"]
 
+# WITH
+
 MOST_SUBQUERIES = 50  # of one query, those of WITH counted as often as they are used
 
 
@@ -97,6 +99,8 @@ class _Inlining:
         if self._count > MOST_SUBQUERIES:
             raise refusal(relation.at, f"The query has more than {MOST_SUBQUERIES} subqueries, those of WITH counted")
 
+
+# Groups and windows
 
 DAY_MS = 86_400_000
 NESTED_STATES = frozenset(
@@ -323,6 +327,9 @@ def _window(times: WindowTimes | None) -> SourceWindow | None:
     if times.kind == "SESSION":
         return SourceWindow("SESSION")
     return SourceWindow("HOPPING" if times.kind in ("HOPPING", "SLIDING") else "TUMBLING", times.size_ms)
+
+
+# Queries
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,8 @@ from penstock.topology.building.names import check_name
 
 __all__ = ["Applied", "InsertedRow", "apply", "apply_script", "check_enabled", "library_of", "steps_of"]
 
+# What settings switch off or bound
+
 INSERTS = "ksql.insert.into.values.enabled"
 REPLACING = "ksql.create.or.replace.enabled"
 FINAL = "ksql.suppress.enabled"
@@ -90,6 +92,9 @@ def _is_off(name: str, catalog: Catalog) -> bool:
 
 def _off(node: Node, what: str, name: str) -> Exception:
     return refusal(node.at, f"{what}, as {name} is false.", f"SET '{name}'='true'; enables it.")
+
+
+# Statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,6 +492,9 @@ def _check_schema(
 def _number(catalog: Catalog, name: str) -> int | None:
     text = catalog.setting(name)
     return int(text) if text.isdigit() else None
+
+
+# Scripts
 
 
 def steps_of(text: str, catalog: Catalog) -> Iterator[Applied]:

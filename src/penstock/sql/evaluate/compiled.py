@@ -42,6 +42,9 @@ from penstock.sql.types.sql_type import Primitive
 __all__ = ["Block", "Module", "compile_predicate", "compile_rows", "generated_source", "parts"]
 
 
+# Source
+
+
 class Module:
     """The functions of a generated module and the objects that they name.
 
@@ -98,6 +101,8 @@ class Block:
         self._depth -= 1
 
 
+# What the source calls
+
 ANY = "[^\n\r\u0085\u2028\u2029]"  # Java's dot: no line breaks
 
 
@@ -153,6 +158,8 @@ def like_pattern(pattern: str, escape: str | None) -> re.Pattern[str]:
             parts.append(re.escape(letter))
     return re.compile("".join(parts))
 
+
+# Expressions
 
 HEIGHT = 12  # levels of a tree in one function: Python limits how deep brackets, blocks and indentation go
 ON_THEIR_OWN = (n.Call, n.TypedField)  # as arguments of calls
@@ -530,6 +537,8 @@ def _spelled(module: Module, text: str) -> str:
     name = module.fresh("t")
     return f"('null' if ({name} := {text}) is None else {name})"
 
+
+# Compilation
 
 Row = tuple[Any, ...]
 NAMES: dict[str, Any] = {

@@ -78,7 +78,7 @@ class Scope(Protocol):
 
 
 class Functions(Protocol):
-    """The scalar functions; a `penstock.sql.functions.Registry` is one."""
+    """The scalar functions; a `penstock.sql.functions.FunctionRegistry` is one."""
 
     def get(self, name: str) -> ScalarFunction | None:
         """Return a function by its name in any case; ``None`` if there is none."""

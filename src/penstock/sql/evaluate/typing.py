@@ -47,6 +47,9 @@ from penstock.sql.types.texts import parse_timestamp, to_text
 __all__ = ["refused", "sql_type", "type_expression"]
 
 
+# Errors with their place
+
+
 def refused(message: str, at: TextPosition, hint: str = "") -> SqlError:
     """Return the error for a part of a statement, with the facts ``line``, ``column`` and ``offset``.
 
@@ -59,6 +62,8 @@ def refused(message: str, at: TextPosition, hint: str = "") -> SqlError:
         f"line {at.line}:{at.column}: {message}", hint=hint, line=at.line, column=at.column, offset=at.offset
     )
 
+
+# Names of types
 
 NAMES: dict[str, SqlType] = {
     "BOOLEAN": BOOLEAN,
@@ -115,6 +120,8 @@ def _resolved(node: x.TypeNode, custom: Mapping[str, SqlType]) -> SqlType:
     hint = OTHER_TYPES.get(name) or did_you_mean(node.name, (*NAMES, *DECIMALS, *custom))
     raise refused(f"Cannot resolve unknown type: {node.name}", node.at, hint)
 
+
+# Types that are widened
 
 Shown = Callable[[Typed], str]  # the text of an item, for messages
 BOOLEANS = ("true", "yes", "false", "no")
@@ -239,6 +246,8 @@ def decimal_of(text: str) -> Constant:
     precision = max(len(digits), scale + 1)
     return Constant(DecimalType(precision, scale), number or abs(number))
 
+
+# Expressions
 
 # Columns of milliseconds that a text of a date compares with.
 TIME_COLUMNS = frozenset({"ROWTIME", "WINDOWSTART", "WINDOWEND"})

@@ -33,7 +33,9 @@ from penstock.sql.functions import EvaluationErrors
 from penstock.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, NULL, STRING, SqlType, SqlValueError
 from penstock.sql.types.columns import DTYPES, typed_series
 
-__all__ = ["RustRegex", "back_end", "compile_columns", "explain", "places_of", "rust_regex"]
+__all__ = ["back_end", "compile_columns", "explain", "places_of"]
+
+# Regular expressions
 
 MOST_REPEATS = 100
 CATEGORIES = {
@@ -156,6 +158,8 @@ def _literal_text(code: int) -> str:
         raise _Unequal
     return rf"\x{{{code:x}}}"
 
+
+# Expressions of Polars
 
 NUMBERS = (INTEGER, BIGINT, DOUBLE)
 WHOLE: dict[SqlType, str] = {INTEGER: r"\A-?[0-9]{1,9}\z", BIGINT: r"\A-?[0-9]{1,18}\z"}  # more digits may not fit
@@ -419,6 +423,8 @@ def _pattern(pattern: str, escape: str | None) -> str:
 def _literal(letter: str) -> str:
     return letter if re.fullmatch(r"[A-Za-z0-9]?", letter) else rf"\x{{{ord(letter):x}}}"
 
+
+# Compilation
 
 ROWS = "rows"  # a column that every frame has, so that constants have as many rows
 

@@ -33,7 +33,7 @@ from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties
 from penstock.sql.formats.json_values import pick
 from penstock.sql.types import TIME, TIMESTAMP, ArrayType, DecimalType, MapType, SqlType, SqlValueError, StructType
 
-__all__ = ["DEFAULT_NAME", "avro_columns", "avro_schema", "is_entries", "member_name", "resolved"]
+__all__ = ["DEFAULT_NAME", "avro_columns", "avro_schema", "resolved"]
 
 DEFAULT_NAME = "io.confluent.ksql.avro_schemas.KsqlDataSourceSchema"
 

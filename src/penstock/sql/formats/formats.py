@@ -23,7 +23,7 @@ from penstock.sql.types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, ArrayType
 from penstock.sql.types.columns import typed_series
 from penstock.sql.types.sql_type import base_name, quoted
 
-__all__ = ["FORMATS", "KafkaRows", "NoRows", "check_columns", "format_info", "row_format"]
+__all__ = ["FORMATS", "check_columns", "format_info", "row_format"]
 
 INT, LONG, FLOAT = struct.Struct(">i"), struct.Struct(">q"), struct.Struct(">d")
 WRITERS: dict[SqlType, Callable[[Any], bytes]] = {

@@ -18,7 +18,7 @@ from penstock.sql.formats.json_values import json_reader, json_writer, object_wr
 from penstock.sql.formats.layouts import FEW, NUMBER, WHOLE, ColumnCapture, RowLayout, joined, read_rows, text_column
 from penstock.sql.types import BOOLEAN, STRING, ArrayType, MapType, SqlType, SqlValueError, StructType
 
-__all__ = ["JsonRows", "array_layout", "json_capture", "json_texts", "object_layout", "single_layout"]
+__all__ = ["JsonRows", "array_layout", "json_capture", "json_texts"]
 
 SPACE = r"[ \t\n\r]*"
 TEXT = r'"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])*"'

@@ -41,7 +41,7 @@ from penstock.sql.types import (
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema
 
-__all__ = ["DEFAULT_MESSAGE", "message_columns", "proto_schema"]
+__all__ = ["DEFAULT_MESSAGE", "message_columns"]
 
 READING = ProtobufReading(wraps=True, unwraps=False, flattens=True)
 DEFAULT_MESSAGE = "ConnectDefault1"

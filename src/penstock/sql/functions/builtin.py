@@ -15,7 +15,7 @@ from penstock.sql.functions.registry import Family, FunctionRegistry
 from penstock.sql.functions.strings import MASKS, REGEX, STRINGS, URLS
 from penstock.sql.types import SqlValueError
 
-__all__ = ["CONDITIONAL", "scalar_functions", "table_functions"]
+__all__ = ["scalar_functions", "table_functions"]
 
 CONDITIONAL = Family("conditional")
 ORDERED = ("INTEGER", "BIGINT", "DOUBLE", "DECIMAL", "STRING", "BYTES", "DATE", "TIME", "TIMESTAMP")

@@ -35,8 +35,6 @@ __all__ = [
     "expression",
     "expressions",
     "literal",
-    "literal_or_none",
-    "negative_number",
     "type_node",
     "value_expression",
 ]

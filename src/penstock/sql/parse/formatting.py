@@ -28,6 +28,8 @@ from penstock.sql.parse.tokens import quoted
 
 __all__ = ["format_expression", "format_script", "format_statement", "format_type", "quoted_string"]
 
+# Expressions and types
+
 PRIMARY = POSTFIX + 1
 
 
@@ -233,6 +235,8 @@ _EXPRESSION_RULES: dict[type, Callable[[Any], str]] = {
 }
 
 
+# Queries
+
 WIDTH = 100  # a list that is longer has an item on each line
 
 
@@ -336,6 +340,9 @@ def _grouping(grouping: GroupingClause) -> str:
 def _ordering(ordering: Ordering) -> str:
     nulls = f" NULLS {ordering.nulls}" if ordering.nulls else ""
     return f"{format_expression(ordering.expression)}{' DESC' if ordering.descending else ''}{nulls}"
+
+
+# Statements and scripts
 
 
 def format_statement(statement: s.Statement) -> str:

@@ -68,6 +68,8 @@ __all__ = [
     "Within",
 ]
 
+# Queries
+
 Unit = Literal["DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
 # The words that stand for units of time, in durations and as the first arguments of some functions.
@@ -219,6 +221,8 @@ class Query(Node):
     offset: int | None = None
     ctes: tuple[With, ...] = ()
 
+
+# Statements that define and fill
 
 SourceKind = Literal["STREAM", "TABLE"]
 ColumnRole = Literal["VALUE", "KEY", "PRIMARY KEY", "HEADERS", "HEADER"]
@@ -383,6 +387,8 @@ Definition = (
     | DropConnector
 )
 
+
+# Statements that ask, steer and check
 
 Listed = Literal[
     "STREAMS",

@@ -41,7 +41,9 @@ from penstock.sql.queries.stores import FOREVER
 from penstock.sql.types import BIGINT, DOUBLE, INTEGER, STRING, ArrayType, DecimalType, MapType, SqlType, StructType
 from penstock.sql.types.sql_type import is_numeric
 
-__all__ = ["Conditions", "lookup_of", "plan_query", "window_starts"]
+__all__ = ["Conditions", "plan_query"]
+
+# WHERE as a lookup
 
 MAX_DISJUNCTS = 64  # of AND over OR; more conditions are a scan
 MAX_KEYS = 10_000
@@ -325,6 +327,8 @@ def window_starts(conditions: Conditions, step: Read, library: Library) -> tuple
             high = min(high, start - (compared.operator == "<"))
     return low, high
 
+
+# The plan
 
 PULL = "ksql.pull.queries.enable"
 PULL_LIMIT = "ksql.query.pull.limit.clause.enabled"

@@ -145,7 +145,7 @@ def pulled(plan: PullPlan, rows: Iterable[MaterializedRow], query_id: str, error
 
     Args:
         plan: The query.
-        rows: The rows of its lookup: those of `penstock.sql.queries.pull.TableRows`, or of the table's topic.
+        rows: The rows of its lookup: those of `TableRows`, or of the table's topic.
         query_id: The id of the query.
         errors: Counts the errors of its expressions.
     """

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from penstock.serving import Certificate, HttpServer
 
-__all__ = ["ArrayForm", "DelimitedForm", "Form", "ObjectForm", "application", "chunks", "server"]
+__all__ = ["Form", "application", "chunks", "server"]
 
 MOST_ROWS = 500  # in one chunk
 

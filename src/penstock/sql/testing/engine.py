@@ -50,6 +50,9 @@ from penstock.testing import TopologyTestDriver
 __all__ = ["CaseOutcome", "differences", "run_case", "run_rest_case"]
 
 
+# Comparison
+
+
 def differences(expected: Any, actual: Any, path: str = "value") -> Iterator[str]:
     """Yield the differences of a value from what is expected, as sentences.
 
@@ -121,6 +124,8 @@ def _scale(value: Decimal) -> int:
 def _shown(value: Any) -> str:
     return str(value) if isinstance(value, Decimal) else repr(value)
 
+
+# Cases
 
 Result = Literal["passed", "failed"]
 INSERTED_AT = 1_600_000_000_000  # milliseconds: the time of rows of INSERT VALUES
@@ -429,6 +434,8 @@ def _schema(text: str, source: Source, catalog: Catalog) -> Iterator[str]:
         if actual_columns != split[is_key]:
             yield f"{source.name} has the {part} columns {actual_columns}, not {split[is_key]}"
 
+
+# Cases with requests
 
 Inputs = Sequence[tuple[str, CaseRecord]]
 

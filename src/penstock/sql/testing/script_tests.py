@@ -36,7 +36,7 @@ from penstock.sql.testing.live import LiveQueries
 from penstock.sql.types import SqlType
 from penstock.sql.types.texts import text_function
 
-__all__ = ["Assertions", "ScriptOutcome", "ScriptTest", "load_script_tests", "run_script_test"]
+__all__ = ["ScriptOutcome", "ScriptTest", "load_script_tests", "run_script_test"]
 
 
 @dataclass(slots=True)

@@ -188,7 +188,7 @@ def _double(value: int | Decimal) -> float:
     return float(value)
 
 
-Conversion = Callable[[Any], Any]
+Convert = Callable[[Any], Any]
 
 
 def _by_name(row: Mapping[str, Any], names: tuple[str, ...]) -> Iterable[Any]:
@@ -197,13 +197,13 @@ def _by_name(row: Mapping[str, Any], names: tuple[str, ...]) -> Iterable[Any]:
 
 def nested_conversion(
     kind: SqlType,
-    conversion: Callable[[SqlType], Conversion],
+    conversion: Callable[[SqlType], Convert],
     *,
     elements: Callable[[Any], Iterable[Any]] = iter,
     entries: Callable[[Any], Iterable[tuple[Any, Any]]] = methodcaller("items"),
     members: Callable[[Any, tuple[str, ...]], Iterable[Any]] = _by_name,
     convert_keys: bool = True,
-) -> Conversion | None:
+) -> Convert | None:
     """Return the conversion of a type that holds others, whose values are lists and dicts; None for all other types.
 
     Args:
@@ -237,9 +237,6 @@ def nested_conversion(
                 name: of_field(each) for (name, of_field), each in zip(steps, members(value, names), strict=True)
             }
     return None
-
-
-Convert = Callable[[Any], Any]
 
 
 def parse_boolean(text: str) -> bool:

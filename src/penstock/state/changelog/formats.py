@@ -47,21 +47,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "ExpiringFormat",
-    "KeyValueFormat",
-    "LruFormat",
-    "OuterJoinFormat",
-    "SessionFormat",
-    "TimestampedFormat",
     "VersionedFormat",
-    "WindowFormat",
     "changelog_format",
-    "entry_headers",
-    "headers_of_records",
     "records_of_changes",
     "records_of_puts",
     "stamped",
 ]
+
+# Headers
 
 _LENGTH = struct.Struct(">i")
 _LIST = b"\x01"
@@ -114,6 +107,9 @@ def _of_prefix(changes: pa.RecordBatch, prefix: int) -> pa.RecordBatch:
 
 def _with_prefix(keys: pa.Array, prefix: int) -> pa.Array:
     return frame(keys, prefix=np.full((len(keys), 1), prefix, np.uint8))
+
+
+# Keys and values
 
 
 class KeyValueFormat(KeyedFormat):
@@ -245,6 +241,9 @@ class LruFormat(_IndexedFormat):
         return b"\x01" + number
 
 
+# Windows and sessions
+
+
 def _numbers(column: NDArray[np.uint8]) -> NDArray[np.int64]:
     return np.ascontiguousarray(column).view(">i8").reshape(-1).astype(np.int64)
 
@@ -348,6 +347,9 @@ class SessionFormat(_ExpiringFormat):
 
 def _ends(keys: pa.Array) -> NDArray[np.int64]:
     return _numbers(unframe(keys, after=16)[2][:, :8])
+
+
+# Joins and versions
 
 
 class OuterJoinFormat(KeyedFormat):
@@ -461,6 +463,9 @@ class VersionedFormat:
             versions.put(key, value, time)
         changes = sorted(entries.changes.items())
         return changes_of(bytes_column([row for row, _ in changes]), bytes_column([data for _, data in changes]))
+
+
+# All formats
 
 
 def changelog_format(spec: StoreSpec) -> ChangelogFormat:

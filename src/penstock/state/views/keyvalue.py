@@ -57,6 +57,9 @@ __all__ = [
 ]
 
 
+# Tables in notebooks
+
+
 class ShownInNotebooks:
     """Stores that have ``all()``: a notebook shows their first entries."""
 
@@ -95,6 +98,8 @@ def shown(value: Any) -> Any:
         return ", ".join(f"{name}={shown(part)}" for name, part in zip(value._fields, value, strict=True))
     return value
 
+
+# Frames of values
 
 _STAMP = struct.Struct(">q")
 _FEW = 24  # rows; for more, the work by column that has to be begun pays
@@ -262,6 +267,9 @@ def _matrix(data: bytes, length: int, width: int) -> NDArray[np.uint8]:
     return np.frombuffer(bytearray(data), np.uint8).reshape(length, width)
 
 
+# Keys
+
+
 def key_bytes(spec: StoreSpec, key: Any) -> bytes:
     """Return the key's bytes; a null key is an error, as in Kafka."""
     data = encode_one(spec.key_serde, key) if key is not None else None
@@ -298,6 +306,9 @@ def _null_key(spec: StoreSpec, article: str) -> StateError:
         hint="State stores have no null keys; filter them out before.",
         store=spec.name,
     )
+
+
+# Views
 
 
 @with_java_names

@@ -58,6 +58,8 @@ __all__ = [
     "run_demo",
 ]
 
+# Counts
+
 WINDOW_MS = 60_000
 _KEY = Serdes.time_windowed(Serdes.string(), WINDOW_MS)
 _VALUE = Serdes.long()
@@ -152,6 +154,8 @@ def compare(counts: TopicCounts, path: Path, end_bytes: int) -> CountComparison:
     )
 
 
+# What is shown
+
 _WINDOWS_SHOWN = 8
 _PLAIN_EVERY_S = 5.0
 
@@ -226,6 +230,8 @@ def _table(counts: Mapping[tuple[int, str], int]) -> Table:
         table.add_row(f"{when:%d %b %H:%M}", *(f"{count:,}" for count in row), f"{sum(row):,}")
     return table
 
+
+# The job
 
 PARTITIONS = (
     1  # a file has one order, and its clock runs ten times as fast: a thread without a core would make lines late

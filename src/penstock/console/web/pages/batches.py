@@ -16,7 +16,7 @@ from penstock.console.web.pages.application_pages import failure_of, head_of, li
 from penstock.metrics.batches import busy_seconds, times_the_median
 from penstock.serde.plain import text_of
 
-__all__ = ["PASTS", "RANGES", "Range", "batches", "charts_of", "errors", "range_of", "tasks"]
+__all__ = ["RANGES", "Range", "batches", "charts_of", "errors", "range_of", "tasks"]
 
 _MINUTE_MS = 60_000
 

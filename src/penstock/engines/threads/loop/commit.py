@@ -73,6 +73,9 @@ if TYPE_CHECKING:
     _GroupOffsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
+# Texts of offsets
+
+
 class OffsetNotes(Protocol):
     """The texts of a thread's commits."""
 
@@ -144,6 +147,8 @@ class MemberNotes:
                     numbers[name] = max(time_ms, numbers.get(name, time_ms))
         return numbers
 
+
+# Notes for replays
 
 _INTERVAL_MS = 10_000
 _MOST_TURNS = 1_000  # after which a note is due, too
@@ -324,6 +329,8 @@ class ReplayNotes:
         self._turns, self._is_out = [], False
 
 
+# Refused records and parts of outputs
+
 _log = own_logger(__name__)
 
 
@@ -446,6 +453,8 @@ def by_partition(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     for partition, start, end in zip(numbers, starts, [*starts[1:], len(order)], strict=True):
         yield int(partition), rows.take(pa.array(order[start:end]))
 
+
+# Commits, and when they are due
 
 _LONGEST_S = 1.0  # an interval that is longer than this is not shifted: commits rarely meet then
 _EXACT = 0.01  # a part of an interval: a commit that comes so early has come in time

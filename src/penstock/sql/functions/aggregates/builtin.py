@@ -32,7 +32,10 @@ from penstock.sql.types import (
 )
 from penstock.sql.types.numbers import decimal_text, fit, wrap_int, wrap_long
 
-__all__ = ["NUMBER_AGGREGATES", "Arrivals", "aggregate_functions"]
+__all__ = ["Arrivals", "aggregate_functions"]
+
+
+# Of numbers
 
 
 def _function(
@@ -228,6 +231,8 @@ NUMBER_AGGREGATES = (
     ),
 )
 
+
+# Of any values
 
 HISTOGRAM_LIMIT = 1000  # distinct values; further ones are left out
 ORDERED = ("INTEGER", "BIGINT", "DOUBLE", "DECIMAL", "STRING", "BYTES", "DATE", "TIME", "TIMESTAMP")
@@ -465,6 +470,9 @@ VALUE_AGGREGATES = (
 )
 
 
+# By offset
+
+
 class Arrivals:
     """Growing numbers of arriving rows, which also grow over restarts: merged sessions compare them."""
 
@@ -525,6 +533,8 @@ def _options(name: str, constants: Sequence[Any]) -> tuple[int, bool]:
 
 OFFSET_AGGREGATES = (_by_offset("EARLIEST_BY_OFFSET", latest=False), _by_offset("LATEST_BY_OFFSET", latest=True))
 
+
+# Of distinct values
 
 BITS = 12  # 4096 registers: a standard error of 1.6 percent
 REGISTERS = 1 << BITS

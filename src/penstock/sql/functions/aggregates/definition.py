@@ -25,7 +25,7 @@ class AggregateSteps:
     """The steps of an aggregate for arguments of known types.
 
     A step takes a state and returns the new one; it may change lists and dicts in place. States hold what JSON holds;
-    decimals, dates, times and bytes in them are written by `penstock.sql.functions.aggregates.definition`.
+    decimals, dates, times and bytes in them are written by `to_state`.
 
     Attributes:
         initialise: the state of no rows.

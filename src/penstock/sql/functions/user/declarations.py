@@ -37,7 +37,6 @@ __all__ = [
     "Declaration",
     "Taken",
     "UnknownType",
-    "allows_null",
     "pattern_of",
     "udaf",
     "udf",
