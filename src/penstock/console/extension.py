@@ -74,18 +74,16 @@ class ConsoleExtension(ApplicationExtension):
 
     def page(self) -> Beside | None:
         """Return the pages below ``/ui``, if they are enabled and their libraries are installed."""
-        from penstock.console.web.server import require_console_libraries
-
         config = self.application.config
         if not config["penstock.console.enabled"]:
             return None
+        from penstock.console.web.server import EmbeddedConsole, require_console_libraries
+
         try:
             require_console_libraries()
         except EnvironmentProblemError as error:
             _log.info("%s; %s", error.message, error.hint)
             return None
-        from penstock.console.web.server import EmbeddedConsole
-
         queries, stop = self.application.queries, self.application.stop
         self._console = EmbeddedConsole(OwnApplication(config["application.id"], self._recorder, queries, stop), config)
         return self._console.beside()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from penstock.serving.access import CHANGING, READING, AccessRules, parse_users
 from penstock.serving.guard import Beside, Limits, Mounted
-from penstock.serving.json_interface import api_page
 from penstock.serving.server import Certificate, HttpServer, listen
 from penstock.serving.token import VISITOR, TokenDoor, new_token
 
@@ -19,7 +18,6 @@ __all__ = [
     "Limits",
     "Mounted",
     "TokenDoor",
-    "api_page",
     "listen",
     "new_token",
     "parse_users",

@@ -9,7 +9,6 @@ from penstock.errors import ConfigError
 from penstock.serde.registry.model import BadDocumentError, parse_object
 from penstock.serde.registry.routes import ROUTES, handle
 from penstock.serde.registry.service import Registry
-from penstock.serving.json_interface import api_page
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -37,6 +36,8 @@ def application(registry: Registry) -> FastAPI:
             f"the registry needs FastAPI: {error}", hint='Run: pip install "penstock[registry]"'
         ) from error
     import json
+
+    from penstock.serving.json_interface import api_page
 
     title = "Schema registry: Confluent's REST interface, by Penstock"
     app = FastAPI(title=title, docs_url=None, redoc_url=None)

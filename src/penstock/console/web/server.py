@@ -1,4 +1,7 @@
-"""Servers of a console: its own, for ``penstock ui``, and that of a running application at its HTTP port."""
+"""Servers of a console: its own, for ``penstock ui``, and that of a running application at its HTTP port.
+
+Without the libraries of the extra ``ui`` this module can be imported all the same: it says what is missing.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ from penstock.base.log_lines import own_logger
 from penstock.base.secrets import resolved
 from penstock.console.applications import Applications, OwnApplication
 from penstock.console.schemas import Schemas
-from penstock.console.web.application import make_console
 from penstock.console.web.site import Permissions, Site
 from penstock.console.web.visitors import OneToken, Users, kept_token
 from penstock.engines.application.locations import log_settings
@@ -90,7 +92,7 @@ class ConsoleServer:
     def __init__(self, site: Site, address: ConsoleAddress) -> None:
         require_console_libraries()
         from penstock.console.web.application import make_console
-        from penstock.serving import AccessRules, HttpServer, Limits, TokenDoor, listen
+        from penstock.serving import AccessRules, HttpServer, Limits, listen
 
         listener = listen(address.host, address.port, "console")
         console = make_console(site, _STREAMS)
@@ -168,6 +170,8 @@ class EmbeddedConsole:
 
     def beside(self) -> Beside:
         """Return it for a server with another application."""
+        from penstock.console.web.application import make_console
+
         return Beside(
             _PREFIX,
             TokenDoor(
