@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from itertools import chain, islice, repeat
 from typing import Any, Protocol
 
-import polars as pl
 import pyarrow as pa
 from sortedcontainers import SortedList
 
@@ -621,6 +620,8 @@ def _sorted(changes: dict[bytes, bytes | None]) -> pa.RecordBatch:
         keys, values = zip(*sorted(changes.items()), strict=True)
         columns = [pa.array(column, pa.large_binary()) for column in (keys, values)]
     else:
+        import polars as pl  # a worker of connectors, which stores objects, does not load it
+
         series = [pl.Series("", list(column), dtype=pl.Binary) for column in (changes.keys(), changes.values())]
         order = series[0].arg_sort()
         columns = [column[order].to_arrow().cast(pa.large_binary()) for column in series]

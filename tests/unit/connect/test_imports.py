@@ -4,7 +4,12 @@ import subprocess
 import sys
 
 NOT_NEEDED = ("polars", "pandas", "pyspark", "sqlalchemy", "duckdb")
-MODULES = "penstock.cli.connect.worker", "penstock.connect.rest.server", "penstock.connect.connectors.sql_sink"
+MODULES = (
+    "penstock.cli.connect.worker",
+    "penstock.connect.rest.server",
+    "penstock.connect.connectors.sql_sink",
+    "penstock.state.segments.object_storage",  # of the sink to object stores
+)
 
 
 def test_a_worker_loads_no_libraries_of_others():
