@@ -289,3 +289,23 @@ def test_a_connector_of_classes_needs_no_name_of_its_own():
 
     checked(NumbersConnector, {"numbers": [1, 2, 3]})
     assert (NumbersConnector.java_class, Numbers.java_class) == ("NumbersConnector", "Numbers")
+
+
+def test_each_class_made_of_one_without_a_name_has_its_own_and_a_name_that_was_said_is_inherited():
+    class Rows(SourceTask):
+        pass
+
+    class Base(SourceConnector):
+        task_class = Rows
+
+    class Orders(Base):
+        pass
+
+    class Users(Base):
+        pass
+
+    class Logs(FileStreamSourceConnector):
+        pass
+
+    assert [each.java_class for each in (Base, Orders, Users)] == ["Base", "Orders", "Users"]
+    assert Logs.java_class == FileStreamSourceConnector.java_class

@@ -78,6 +78,12 @@ class SourceTaskContext(Protocol):
     def copies(self) -> bool: ...
 
 
+def _name_of(cls: type) -> str:
+    """Return the name by which configs name a class: what it or a class above it says, else its own."""
+    said = ((each, vars(each)["java_class"]) for each in cls.__mro__ if "java_class" in vars(each))
+    return next((name for each, name in said if name != each.__name__), cls.__name__)
+
+
 class SourceTask:
     """A task of a source. Kafka's ``SourceTask``.
 
@@ -112,8 +118,8 @@ class SourceTask:
     context: SourceTaskContext
 
     def __init_subclass__(cls) -> None:
-        if not hasattr(cls, "java_class"):
-            cls.java_class = cls.__name__
+        super().__init_subclass__()
+        cls.java_class = _name_of(cls)
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Take the config and go to the stored offset.
@@ -237,8 +243,8 @@ class SinkTask:
     context: SinkTaskContext
 
     def __init_subclass__(cls) -> None:
-        if not hasattr(cls, "java_class"):
-            cls.java_class = cls.__name__
+        super().__init_subclass__()
+        cls.java_class = _name_of(cls)
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Take the config and open the target.
@@ -326,8 +332,9 @@ class Connector:
     context: ConnectorContext
 
     def __init_subclass__(cls) -> None:
-        if not hasattr(cls, "java_class") and hasattr(cls, "task_class"):
-            cls.java_class = cls.__name__
+        super().__init_subclass__()
+        if hasattr(cls, "task_class"):
+            cls.java_class = _name_of(cls)
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Take the config; open what is needed to watch for changes of the tasks' work.
