@@ -372,13 +372,14 @@ def test_each_line_comes_once_whatever_happens_to_the_files(monkeypatch, pattern
 
 
 LINE = {"end": b"\n", "fillers": [b""], "log": 0, "part": None}
+HALF = {**LINE, "part": b""}
 SCHEDULES = {  # of which each once lost a line, or brought one twice
     "a copy is cut, and then deleted, before the next look": ([""], [
         ("rename", {"at_once": True, "data": True}), ("drain", {}), ("append", LINE),
         ("copy_and_truncate", {"data": False, "look": False}), ("delete", {"at_once": True}), ("drain", {}),
     ]),
     "a log is copied while it is empty to the source, and the copy is deleted": ([""], [
-        ("drain", {}), ("delete", {"at_once": True}), ("append", {**LINE, "part": b""}),
+        ("drain", {}), ("delete", {"at_once": True}), ("append", HALF),
         ("copy_and_truncate", {"data": False, "look": True}), ("delete_oldest", {}), ("drain", {}),
     ]),
     "a log is cut, and has a copy of what came then": ([""], [
@@ -411,6 +412,10 @@ SCHEDULES = {  # of which each once lost a line, or brought one twice
     "a log is deleted when the one before was written to late, and packed": ([""], [
         ("append", LINE), ("drain", {}), ("restart", {}), ("rename", {"at_once": True, "data": False}),
         ("append_late", {"end": b"\n"}), ("pack", {}), ("drain", {}), ("delete", {"at_once": True}), ("drain", {}),
+    ]),
+    "a copy is read before its log is cut, and rotated": ([""], [
+        ("drain", {}), ("delete", {"at_once": True}), ("append", HALF), ("copy_and_truncate", {"data": False, "look": True}),
+        ("drain", {}), *[("rename", {"at_once": True, "data": True}), ("drain", {})] * 2,
     ]),
     "a packed file has the inode of a deleted one": (["*.log*"], [
         ("append", LINE), ("drain", {}), ("append", LINE), ("copy_and_truncate", {"data": False, "look": False}), ("drain", {}),

@@ -14,6 +14,7 @@ from penstock.connect.connectors.file_stream import FileStreamSourceConnector
 from penstock.connect.data.stored_offsets import NotedOffset
 from penstock.connect.delivery.writing import StoredOffsets
 from penstock.connect.testing import ConnectTestDriver, Step
+from penstock.errors import ConnectError
 from penstock.log.open import open_log
 
 
@@ -217,6 +218,30 @@ def test_what_cannot_be_read_as_text_is_left_out_with_a_note(log, file, caplog):
     assert len(left) == 3
     beside(file, ".2.gz").write_bytes(half)
     assert polled(driver) == ["1", *["2"] * 1000]
+    driver.stop()
+
+
+def test_what_comes_late_to_a_renamed_log_is_read_although_the_new_one_begins_alike(log, file):
+    append(file, "#Fields: date time")
+    driver = source(log, file)
+    polled(driver)
+    file.rename(beside(file, ".1"))
+    append(file, "#Fields: date time", "1")
+    assert "1" in polled(driver)
+    append(beside(file, ".1"), "late")
+    assert "late" in polled(driver)
+    driver.stop()
+
+
+@pytest.mark.parametrize("end", ["gz", "bz2", "xz", "zst"])
+def test_a_packed_file_that_is_damaged_is_an_error_that_says_so(log, tmp_path, end):
+    name = f"app.log.2.{end}"
+    data = bytearray(packed(name, b"".join(b"%d\n" % (n * 7919 % 100_003) for n in range(20_000))))
+    data[10:14] = b"\xff" * 4  # where the first block begins
+    (tmp_path / name).write_bytes(data)
+    driver = source(log, tmp_path / name)
+    with pytest.raises(ConnectError, match="cannot be unpacked"):
+        polled(driver)
     driver.stop()
 
 

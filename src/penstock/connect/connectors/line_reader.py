@@ -12,6 +12,7 @@ import re
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -25,6 +26,7 @@ _CHUNK_BYTES = 1 << 20
 _LONGEST_LINE = 256 << 20
 _EDGE_BYTES = 1024
 _ENDS = re.compile(rb"\r\n|\n|\r")
+_NOT_UNPACKED = (OSError, EOFError, lzma.LZMAError, ValueError, zlib.error)
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
@@ -62,7 +64,7 @@ def is_whole(path: Path) -> str | None:
             content = _unpacked(path, file)
             while content.read(_CHUNK_BYTES):
                 pass
-        except (OSError, EOFError, lzma.LZMAError, ValueError, zlib.error) as error:
+        except _NOT_UNPACKED as error:
             return str(error) or type(error).__name__
     return None
 
@@ -278,8 +280,17 @@ class LineReader:
     def begins_like(self, path: Path) -> bool:
         """Return whether the file has something, and another one, unpacked, begins with the same."""
         begin = os.pread(self._file.fileno(), _EDGE_BYTES, 0)
-        with path.open("rb") as file:
+        with suppress(*_NOT_UNPACKED), path.open("rb") as file:
             return bool(begin) and _unpacked(path, file).read(len(begin)) == begin
+        return False
+
+    def is_begin_of(self, path: Path) -> bool:
+        """Return whether another file begins with all that this one has, as far as both ends show it."""
+        number = self._file.fileno()
+        size = os.fstat(number).st_size
+        edge = min(size, _EDGE_BYTES)
+        with path.open("rb") as file:
+            return all(os.pread(number, edge, at) == os.pread(file.fileno(), edge, at) for at in (0, size - edge))
 
     def begins_with(self, data: bytes) -> bool:
         """Return whether these are the first bytes of the file."""
@@ -407,7 +418,7 @@ class LineReader:
             if self.path is None and hasattr(self._content, "read1"):
                 return cast("bytes", self._content.read1(_CHUNK_BYTES))
             return self._content.read(_CHUNK_BYTES)
-        except (OSError, EOFError, lzma.LZMAError) as error:
+        except _NOT_UNPACKED as error:
             if not self.is_complete:
                 raise
             raise ConnectError(

@@ -115,9 +115,7 @@ class FollowedFile:
         if self._reader is None or read is None or read.note is None:
             return False
         if not read.note.size:
-            with suppress(OSError, EOFError):
-                return self._reader.is_deleted and self._reader.begins_like(path)
-            return False
+            return self._reader.is_deleted and self._reader.begins_like(path)
         copy = self._matching([path], read)
         if copy is not None:
             copy.close()
@@ -271,9 +269,10 @@ class FollowedFile:
         unchanged = self._matching([path], finished) if note.size else None  # it was copied, and is not cut yet
         if unchanged is None:
             return self._reader_of(path)
-        for copy in [each for each in self._late if note.identity == each.identity]:  # whose rest is in the file, too
-            self._late.remove(copy)
-            copy.close()
+        for copy in [each for each in self._late if note.identity == each.identity and each.path != path]:
+            if copy.is_begin_of(path):  # then its rest is in the file, too
+                self._late.remove(copy)
+                copy.close()
         return unchanged
 
     def _first(self, files: list[Path], path: Path) -> LineReader | None:
