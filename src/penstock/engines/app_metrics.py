@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology
     from penstock.topology.topology import SubTopology, Topology
 
-__all__ = ["AppMetrics", "beginnings_of", "committed_by_name", "ends_of", "lag_behind", "positions_at_start", "time_at"]
+__all__ = ["AppMetrics", "beginnings_of", "committed_by_name", "ends_of", "lag_behind", "time_at"]
 
 _log = own_logger(__name__)
 

@@ -39,6 +39,9 @@ __all__ = [
 ]
 
 
+# Leases
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """The right to run an application; a higher epoch fences lower ones.
@@ -56,6 +59,9 @@ class Lease:
     ttl_ms: int
     released: bool
     process_start: str = ""
+
+
+# Memberships
 
 
 class GroupMembership(NamedTuple):
@@ -98,6 +104,8 @@ def membership_refused(
         group=group, member=membership.member, epoch=membership.epoch, membership=reason,
     )  # fmt: skip
 
+
+# Logs
 
 APPLICATION_INSTANCE = "penstock-application"  # the group.instance.id of a running application in its own group
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

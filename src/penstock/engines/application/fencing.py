@@ -44,6 +44,8 @@ __all__ = [
     "wait_to_share",
 ]
 
+# Sharing
+
 _log = own_logger(__name__)
 _ASKED_MS = 120_000  # so long a request counts
 _ASK_AGAIN_MS = 30_000
@@ -349,6 +351,8 @@ def _refusal(held: Lease, offer: Offer, identity: str, obstacle: str) -> FencedE
         return not_shared(held, "its topology or processing.guarantee is another one")
     return None
 
+
+# Leases
 
 LEASE_TTL_MS = 30_000
 _MOMENT_S = 60.0  # in which a lease is held while several begin to share

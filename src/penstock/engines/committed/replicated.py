@@ -49,7 +49,9 @@ if TYPE_CHECKING:
     from penstock.state.replicas.replica import ReplicaPosition
     from penstock.topology.stores import StoreSpec
 
-__all__ = ["ReplicatedState", "ReplicatedStores", "ReplicatedTask", "ReplicatedView", "RetiredError", "StaleReads"]
+__all__ = ["ReplicatedState", "ReplicatedStores", "StaleReads"]
+
+# One task
 
 _logger = own_logger(__name__)
 _MAP_BYTES = 1 << 38  # address space only: LMDB could not resize the map while queries read it
@@ -403,6 +405,8 @@ def _position_of(view: ReplicatedView) -> TaskPosition:
 def _larger(one: Mapping[TopicPartition, int], other: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     return {tp: max(one.get(tp, 0), other.get(tp, 0)) for tp in {*one, *other}}
 
+
+# The application
 
 _PLAN_REFRESH_S = 5.0  # topics may grow, and a restart may add stores
 

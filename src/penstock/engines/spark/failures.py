@@ -21,7 +21,6 @@ from penstock.errors import AppFailedError, PenstockError, StateError
 __all__ = [
     "is_cancelled",
     "is_lost_process",
-    "seal_error",
     "sealed_error_in",
     "spark_error_reason",
     "spark_error_text",

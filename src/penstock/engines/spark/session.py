@@ -52,6 +52,10 @@ __all__ = [
 ]
 
 _MASTER, _WITHOUT_MASTER = "spark.master", "local[*]"
+
+
+# What a command has submitted
+
 _OPTIONS = {
     "--master": "spark.master",
     "--deploy-mode": "spark.submit.deployMode",
@@ -133,6 +137,8 @@ def _defaults() -> dict[str, str]:
     pairs = (line.replace("=", " ", 1).split(None, 1) for line in lines if line and not line.startswith("#"))
     return {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
 
+
+# Sessions
 
 _log = own_logger(__name__)
 _MINIMUM_JAVA = 17

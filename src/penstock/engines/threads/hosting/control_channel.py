@@ -33,6 +33,8 @@ __all__ = [
     "mac_of",
 ]
 
+# The language
+
 LINE_BYTES = 8 << 20  # a report names each partition and store of a thread; an error may quote a record
 FIRST_LINE_BYTES = 4096  # of those that have proved nothing yet
 
@@ -99,6 +101,10 @@ class ControlLines:
 
 
 _log = own_logger(__name__)
+
+
+# The thread's end
+
 _PAUSE_S = 0.2
 _READ_BYTES = 1 << 16
 
@@ -281,6 +287,8 @@ def _wait_for_lines(connection: socket.socket, lines: ControlLines) -> list[byte
         if whole_lines:
             return whole_lines
 
+
+# The driver's end
 
 _PROOF_S = 10.0  # to answer the first line
 _LOOK_S = 0.5

@@ -46,12 +46,9 @@ __all__ = [
     "PreparedEpoch",
     "check_own_changelogs",
     "ends_of",
-    "extended_epoch",
     "placement_settings",
-    "positions_of",
     "prepare_epoch",
     "require_continuous",
-    "thread_count",
 ]
 
 _log = own_logger(__name__)
