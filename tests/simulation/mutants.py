@@ -235,6 +235,8 @@ MUTANTS = (
            faults=_slow_fences, layout=_three_threads, first_seed=150),
     Mutant("committed offsets that have gone back are believed", _thread("_gone_back"),
            "return back\n", "return {}\n", ("remembered",), first_seed=8),
+    Mutant("what replicas of other processes know does not count", (REPLICA, "TaskReplica.known_inputs"),
+           ", *positions_of_others(self._app, self._task)", ",", ("remembered",), first_seed=19),
     Mutant("an embedded log takes commits of members that the group has removed",
            ("penstock.log.embedded.log", "EmbeddedTransaction.commit"),
            "check_streams_member(connection, group, membership, self._offsets.get(group, ()))", "pass", is_shared=True, first_seed=90),

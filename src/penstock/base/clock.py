@@ -22,15 +22,16 @@ def unix_ms() -> int:
 
 def boot_id() -> str:
     """Return an id of the machine's last start; empty where the system has none."""
-    return _first_line(os.fspath(_BOOT_ID))
+    with suppress(OSError):  # which is not kept: a process may have too many files open for a moment
+        return _first_line(os.fspath(_BOOT_ID))
+    return ""
 
 
 @lru_cache(maxsize=8)
 def _first_line(path: str) -> str:
     """Return what a pseudo file holds that does not change while this process runs."""
-    with suppress(OSError), open(path, encoding="ascii") as file:  # noqa: PTH123 - a pseudo file
+    with open(path, encoding="ascii") as file:  # noqa: PTH123 - a pseudo file
         return file.read().strip()
-    return ""
 
 
 def since_boot_ms() -> int:

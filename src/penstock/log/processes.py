@@ -88,12 +88,18 @@ def _is_gone(pid: int) -> bool:
 
 
 def _ticks(pid: int) -> str:
-    return _own_ticks(pid) if pid == os.getpid() else _read_ticks(pid)
+    if pid == os.getpid():
+        with suppress(LookupError):
+            return _own_ticks(pid)
+    return _read_ticks(pid)
 
 
 @cache
 def _own_ticks(pid: int) -> str:
-    return _read_ticks(pid)
+    """Return the start of this process; LookupError where it cannot be read now, which is not kept."""
+    if not (ticks := _read_ticks(pid)):
+        raise LookupError(pid)
+    return ticks
 
 
 def _read_ticks(pid: int) -> str:

@@ -63,6 +63,23 @@ def test_a_process_of_another_container_of_the_same_name_may_run() -> None:
     assert may_run(HOST, pid, f"another-boot/{ticks}")
 
 
+def test_a_moment_without_free_files_does_not_stay_in_what_a_process_says_of_itself() -> None:
+    """Others would take it for gone, and its replicas for those of another start of the machine."""
+    program = """
+import os
+import resource
+from penstock.base.clock import boot_id
+from penstock.log.processes import process_start
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+during = boot_id(), process_start(os.getpid()).rpartition("/")[2]
+resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+print(during == ("", ""), bool(boot_id()), bool(process_start(os.getpid()).rpartition("/")[2]))
+"""
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert said.split() == ["True", "True", "True"]
+
+
 def test_entries_of_earlier_versions_go_by_the_name_of_the_host() -> None:
     pid, start = gone()
     ticks = start.rpartition("/")[2]

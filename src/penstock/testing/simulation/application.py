@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from penstock.engines.threads.hosting.control_channel import ControlAddress
     from penstock.log.streams_groups.description import StreamsCoordinator
     from penstock.log.thread_clients import Writer
+    from penstock.topology.plan.plan import TaskId
 
 __all__ = ["Application", "Layout"]
 
@@ -168,6 +169,12 @@ class Application:
     def processes_on(self, machine: Machine) -> list[Process]:
         """List the processes of threads on a machine that have not ended."""
         return [each.process for each in self._started if each.process.machine is machine and not each.process.is_dead]
+
+    def owner_of(self, task: TaskId) -> Process | None:
+        """Return the process of the thread that is to have a task; None if it has ended, or nobody is to."""
+        name = None if self._sharing is None else self._sharing.owners.get(task)
+        newest = next((each for each in reversed(self._started) if thread_name(each.number) == name), None)
+        return None if newest is None or newest.process.is_dead else newest.process
 
     def has(self, process: Process) -> bool:
         """Return whether a process is the driver's, or a thread's."""

@@ -245,10 +245,9 @@ class _Run:
             plan.config["penstock.data.loss"] == "continue"
             and len(self._machines) == 1
             and not layout.is_embedded
-            # A replica that another process holds, or that was lost, does not know the offsets.
-            and not any(each.kind in ("power", "double") for each in faults)
+            and not any(each.kind == "power" for each in faults)  # replicas that are lost were all that knows offsets
         )
-        self._forgotten: dict[TopicPartition, int] = {}
+        self._forgotten: dict[TopicPartition, tuple[int, Process | None]] = {}  # with the owners of their tasks
         self._kinds: dict[str, int] = {}
         self._fed = 0
         self._applications = [
@@ -266,7 +265,8 @@ class _Run:
             )
             for number in range(layout.instances)
         ]
-        self._places = list(dict.fromkeys(tp for task in plan.app.tasks() for tp in plan.app.plan.sources(task)))
+        self._readers = {tp: task for task in plan.app.tasks() for tp in plan.app.plan.sources(task)}
+        self._places = list(self._readers)
 
     def outcome(self) -> Outcome:
         applications, scheduler = self._applications, self._scheduler
@@ -329,8 +329,17 @@ class _Run:
         return all(self._done_to(tp) >= brokers.end_of(tp) for tp in self._places)
 
     def _done_to(self, tp: TopicPartition) -> int:
-        """Return the offset up to which all was committed, also if the coordinator has forgotten that."""
-        return max(self._brokers.newest_offset(tp), self._forgotten.get(tp, 0), 0)
+        """Return the offset up to which all was committed.
+
+        What the coordinator has forgotten counts as long as the process that has committed it has the task: it goes on,
+        and commits again with its next record. Whoever takes the task over must find out, and commit it anew.
+        """
+        newest = max(self._brokers.newest_offset(tp), 0)
+        offset, owner = self._forgotten.get(tp, (0, None))
+        return max(newest, offset) if owner is not None and owner is self._owner_of(tp) else newest
+
+    def _owner_of(self, tp: TopicPartition) -> Process | None:
+        return self._applications[0].owner_of(self._readers[tp])
 
     def _stands_at(self) -> str:
         brokers = self._brokers
@@ -374,7 +383,7 @@ class _Run:
             known = {tp: offset for inputs in self._noted.values() for tp, offset in inputs.items()}
             if not (lost := self._brokers.forget(known)):
                 return False
-            self._forgotten |= {tp: known[tp] for tp in lost}
+            self._forgotten |= {tp: (known[tp], self._owner_of(tp)) for tp in lost}
             places = ", ".join(f"{tp.topic}-{tp.partition}" for tp in lost)
             self._tell(fault, f"the newest offsets are lost of {places}; crashes at: {what}")
             application.crash(process)

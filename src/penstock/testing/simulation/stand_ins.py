@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,8 +22,9 @@ from penstock.engines import global_copy
 from penstock.engines.threads.hosting import control_channel, group_members, hosted_tasks, thread_host
 from penstock.engines.threads.loop import thread
 from penstock.engines.threads.loop.purging import Purger
-from penstock.engines.threads.replicas import restoring
+from penstock.engines.threads.replicas import replica_folders, restoring
 from penstock.state.replicas.lmdb_replica import LmdbReplica
+from penstock.state.replicas.watched import watch_replicas
 from penstock.testing.simulation.machines import Machine
 from penstock.testing.simulation.scheduler import Actor, Scheduler
 
@@ -208,6 +210,19 @@ def _let_go(replica: Any) -> None:
     replica._lock.close()  # noqa: SLF001
 
 
+class _Watched:
+    """A replica that another simulated process has open, see `WatchedReplica`: LMDB opens a file once in a process."""
+
+    def __init__(self, replica: Any) -> None:
+        self.position = replica.position
+
+    def reader(self) -> Self:
+        return self
+
+    def close(self) -> None:
+        """Do nothing: it holds nothing."""
+
+
 class _BootId:
     """The path of the boot id of the machine that asks."""
 
@@ -245,11 +260,17 @@ def installed(
     """
     clock, threads = SimulatedTime(scheduler), SimulatedThreads(scheduler)
     opened, move = LmdbReplica.__init__, LmdbReplica._move  # noqa: SLF001 - every write goes by it
+    replicas: list[Any] = []
 
     def noted(self: Any, *args: Any, **options: Any) -> None:
         opened(self, *args, **options)
         if scheduler.current is not None:
             scheduler.current.process.releases.append(partial(_let_go, self))
+            replicas.append(self)
+
+    def watched(directory: Path, identity: str, stores: Iterable[str]) -> list[Any]:
+        is_open = lambda each: each._env is not None and each.directory.parent == directory  # noqa: E731, SLF001
+        return [*map(_Watched, filter(is_open, replicas)), *watch_replicas(directory, identity, stores)]
 
     def moved(self: Any, *args: Any) -> Any:
         on_disk(self, "write a replica")
@@ -267,6 +288,7 @@ def installed(
         (control_channel, "ControlClient", client),
         (group_members, "uuid", _Uuids(scheduler)),
         (global_copy, "_PIECE_RECORDS", 3),
+        (replica_folders, "watch_replicas", watched),
         (restoring, "_PIECE_BYTES", 100),
         (thread_host, "load_app", lambda _: None),
         (thread_host, "_log_of", lambda _: open_log()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from penstock.log.groups.gone_back import RESET_NOTE, KnownOffset, epoch_note, g
 from penstock.log.groups.resets import Target
 from penstock.log.open import open_log
 from penstock.state.documents import read_document
+from penstock.state.replicas.lmdb_replica import OWNER_LOCK
 from penstock.topology.plan.plan import plan_of
 from threads import append, new_thread, records_of, run_to_end, thread_app
 
@@ -120,6 +122,20 @@ def test_with_data_loss_it_goes_on_from_the_newer_offset_and_commits_it(
     append(log, "lines", [("k", "x", 9)])
     run_to_end(goes_on, log)
     assert counts(log) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_replica_that_another_process_holds_says_how_far_it_is(log: EmbeddedLog, tmp_path: Path) -> None:
+    """As of a thread that was fenced while its process is paused: who has its task next begins with an empty replica."""
+    app, before = ran_twice(log, tmp_path)
+    lose_commits(log, before)
+    (slot,) = (tmp_path / "replicas").glob("continuous-0_0-*/slot-0")
+    with (slot / OWNER_LOCK).open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(CheckpointMismatchError, match="lines-0 is at 2, but the state of task 0_0 is at 5"):
+            new_thread(app, log).start()
+        run_to_end(app_of(log, tmp_path, **{"penstock.data.loss": "continue"}), log)
+    assert log.committed_offsets("app")[LINES] == log.end_offset("lines", 0)
+    assert counts(log) == [1, 2, 3, 4, 5]
 
 
 def test_a_reset_of_our_own_is_meant_so(log: EmbeddedLog, tmp_path: Path) -> None:

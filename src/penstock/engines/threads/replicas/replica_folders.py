@@ -9,16 +9,19 @@ import secrets
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import lmdb
 
 from penstock.base.log_lines import own_logger
 from penstock.state.own_folder import own_folder
 from penstock.state.replicas.folders import global_place
 from penstock.state.replicas.lmdb_replica import LmdbReplica
-from penstock.state.replicas.replica import MemoryReplica, Replica
+from penstock.state.replicas.replica import MemoryReplica, Replica, ReplicaPosition
 from penstock.state.replicas.unused import remove_idle
+from penstock.state.replicas.watched import watch_replicas
 from penstock.topology.plan.plan import TaskId
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ __all__ = [
     "known_place",
     "open_replica",
     "place_of",
+    "positions_of_others",
     "tasks_on_disk",
 ]
 
@@ -46,6 +50,22 @@ def open_replica(app: ThreadApp, task: TaskId) -> Replica:
         return MemoryReplica(sub.stores)
     identity, folder = continuous_place(app.replica_root, app.application_id, app.identity, str(task))
     return LmdbReplica(folder, identity, sub.stores)
+
+
+def positions_of_others(app: ThreadApp, task: TaskId) -> list[ReplicaPosition]:
+    """Return the positions of a task's replicas that this process does not have open: others do, or have left them.
+
+    A thread that was fenced while its process is paused or cut off still holds the first slot: what it has committed
+    last is noted there alone.
+    """
+    if app.replica_root is None or not app.subtopology(task).keeps_state:
+        return []
+    identity, folder = continuous_place(app.replica_root, app.application_id, app.identity, str(task))
+    positions = []
+    for replica in watch_replicas(folder, identity, ()):
+        with closing(replica), suppress(lmdb.Error, ValueError), closing(replica.reader()) as rows:
+            positions.append(rows.position)
+    return positions
 
 
 def continuous_place(root: str | Path, application_id: str, identity: str, task_id: str) -> tuple[str, Path]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import lmdb
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.threads.replicas.replica_folders import open_replica
+from penstock.engines.threads.replicas.replica_folders import open_replica, positions_of_others
 from penstock.engines.threads.replicas.restoring import (
     NUMBERS,
     OnProgress,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.log.base import TopicLog
     from penstock.log.thread_clients import Part
     from penstock.state.maps import ReadableMap
-    from penstock.state.replicas.replica import Replica, ReplicaRows
+    from penstock.state.replicas.replica import Replica, ReplicaPosition, ReplicaRows
     from penstock.topology.plan.plan import TaskId
 
 __all__ = ["TaskReplica", "changelog_parts"]
@@ -188,12 +188,21 @@ class TaskReplica:
         return {TopicPartition(at.topic, self._task.partition): at.following for at in stores}
 
     def known_inputs(self, log: TopicLog) -> dict[TopicPartition, KnownOffset]:
-        """Return the committed offsets of the task's input that the rows belong to, also before `restore`.
+        """Return the committed offsets of the task's input that rows on this machine belong to, also before `restore`.
 
-        They count only if a changelog that was written in the same commits is there, at least as far as the rows are.
+        Those of replicas of other processes count, too: the thread before may live, and hold its replica. They count
+        only if a changelog that was written in the same commits is there, at least as far as the rows are.
         """
+        known: dict[TopicPartition, KnownOffset] = {}
+        for position in (self._replica.position, *positions_of_others(self._app, self._task)):
+            for tp, at in self._known(position, log).items():
+                if tp not in known or (known[tp].epoch, known[tp].offset) < (at.epoch, at.offset):
+                    known[tp] = at
+        return known
+
+    def _known(self, position: ReplicaPosition, log: TopicLog) -> dict[TopicPartition, KnownOffset]:
         try:
-            noted = TaskPosition.of(self._replica.position)
+            noted = TaskPosition.of(position)
         except (LookupError, TypeError, ValueError):
             return {}
         logged = {name: at for name, at in noted.stores.items() if self._app.changelogs.get(name) == at.topic}
