@@ -20,7 +20,8 @@ from stages import Stages
 from inputs import input_batches
 from penstock.cli.loader import load_topology
 from penstock.config import StreamsConfig
-from penstock.engines.application.application_note import check_log_identity, note_application
+from penstock.engines.application.application_note import note_application
+from penstock.engines.application.identities import check_log_identity
 from penstock.engines.application.internal_topics import write_complete
 from penstock.engines.application.locations import Locations
 from penstock.engines.application.modes import with_mode

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.application.application_note import check_log_identity, note_application
+from penstock.engines.application.application_note import note_application
+from penstock.engines.application.identities import check_log_identity
 from penstock.engines.application.internal_topics import prepare_changelogs
 from penstock.engines.application.locations import log_settings
 from penstock.engines.application.stored_plans import read_stored_plan, resumable_plan, write_stored_plan

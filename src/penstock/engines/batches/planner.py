@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.base.clock import unix_ms
-from penstock.engines.application.application_note import recreated_error, recreated_topics
+from penstock.engines.application.identities import recreated_error, recreated_topics
 from penstock.engines.batches.planned_batch import PlannedBatch, note_planned
 from penstock.engines.batches.spark_tasks import cut_into_bins
 from penstock.engines.offsets.offsets import PartitionBacklog, SourceOffset, batch_ends

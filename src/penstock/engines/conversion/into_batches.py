@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.engines.application.application_note import recreated_error, recreated_topics, write_application
+from penstock.engines.application.application_note import write_application
+from penstock.engines.application.identities import recreated_error, recreated_topics
 from penstock.engines.application.internal_topics import complete_changelogs
 from penstock.engines.application.locations import Locations
 from penstock.engines.application.modes import CONTINUOUS, MICRO_BATCH, checkpoint_mode, set_mode

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from penstock.engines.application.application_note import check_log_identity
+from penstock.engines.application.identities import check_log_identity
 from penstock.engines.application.internal_topics import (
     changelog_writer,
     complete_changelogs,

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.clock import unix_ms
 from penstock.base.log_lines import own_logger
-from penstock.engines.application.application_note import check_log_identity, read_application
+from penstock.engines.application.application_note import read_application
+from penstock.engines.application.identities import check_log_identity
 from penstock.engines.application.internal_topics import write_complete
 from penstock.engines.application.locations import Locations, open_app_log
 from penstock.engines.application.modes import in_own_mode

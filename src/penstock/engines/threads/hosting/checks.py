@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.application.application_note import recreated_error, recreated_topics
+from penstock.engines.application.identities import recreated_error, recreated_topics
 from penstock.engines.spark.masters import is_one_process
 from penstock.errors import AppFailedError, ConfigError, PenstockError
 from penstock.log.base import TopicPartition

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.application.application_note import recreated_error
+from penstock.engines.application.identities import recreated_error
 from penstock.engines.offsets.start_positions import added_positions, first_positions, lost_offsets, lost_records_error
 from penstock.errors import PenstockError
 from penstock.log.base import TopicPartition

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.application.application_note import recreated_topics
+from penstock.engines.application.identities import recreated_topics
 from penstock.engines.application.internal_topics import create_internal_topics
 from penstock.engines.application.locations import log_settings
 from penstock.engines.application.stored_plans import write_stored_plan
