@@ -73,8 +73,10 @@ def test_the_page_counts_what_the_topics_have_and_stops_the_application(
         f"() => document.querySelector('.tile .dim')?.textContent.startsWith('{WORDS}')", timeout=90_000
     )
     out = log.end_offsets(["out"])
-    tiles = page.locator(".tile .dim").all_inner_texts()
-    assert tiles[1].startswith(f"{sum(out.values()):,} ")
+    page.wait_for_function(  # which the next report counts
+        f"() => document.querySelectorAll('.tile .dim')[1].textContent.startsWith('{sum(out.values()):,} ')",
+        timeout=90_000,
+    )
     assert "token" not in page.url
     page.goto(f"{base}/ui/topics")
     rows = dict(

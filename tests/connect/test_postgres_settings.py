@@ -591,7 +591,7 @@ def test_a_publication_that_lacks_operations_is_said(started, caplog):
     driver.config["skipped.operations"] = "none"
     driver.restart()
     assert "the publication dbz_publication has no operations of the kind delete" in caplog.text
-    (statement,) = {line.partition("Run: ")[2] for line in caplog.text.splitlines() if "Run: " in line}
+    (statement,) = {text.partition("Run: ")[2] for text in caplog.messages if "Run: " in text}
     run(statement, "DELETE FROM t")
     assert operations(drain(driver)) == ["d"]
 
