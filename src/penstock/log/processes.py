@@ -88,10 +88,11 @@ def _is_gone(pid: int) -> bool:
 
 
 def _ticks(pid: int) -> str:
-    if pid == os.getpid():
-        with suppress(LookupError):
-            return _own_ticks(pid)
-    return _read_ticks(pid)
+    if pid != os.getpid():
+        return _read_ticks(pid)
+    with suppress(LookupError):
+        return _own_ticks(pid)
+    return ""
 
 
 @cache

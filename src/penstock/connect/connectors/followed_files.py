@@ -6,7 +6,7 @@ import codecs
 import glob
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -289,17 +289,9 @@ def _matches(path: Path, place: FilePlace) -> bool:
 
 def _is_begin(path: Path, of: Path) -> bool:
     """Return whether a file is equal to the first bytes of another."""
-    try:
-        with path.open("rb") as one, of.open("rb") as other:
-            size = os.fstat(one.fileno()).st_size
-            if size > os.fstat(other.fileno()).st_size:
-                return False
-            edge = min(size, _FIRST_BYTES)
-            return all(
-                os.pread(one.fileno(), edge, at) == os.pread(other.fileno(), edge, at) for at in (0, size - edge)
-            )
-    except OSError:
-        return False
+    with suppress(OSError), closing(LineReader.of(path)) as reader:
+        return reader.is_begin_of(of)
+    return False
 
 
 class _Facts(NamedTuple):

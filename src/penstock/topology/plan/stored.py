@@ -17,7 +17,7 @@ from penstock.topology.plan.plan import PhysicalPlan
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Topology
 
-__all__ = ["FORMAT", "Home", "StoredPlan", "document_of", "fingerprint_of", "with_stable_names"]
+__all__ = ["FORMAT", "Home", "StoredPlan", "document_of", "fingerprint_of"]
 
 FORMAT = 1
 _NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
@@ -114,11 +114,6 @@ def _serde_name(serde: Any) -> str | None:
     return None if serde is None else _stable(str(getattr(serde, "name", serde)))
 
 
-def with_stable_names(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the noted facts of a store, or the defaults, with the names that serdes have in every version."""
-    return {fact: _stable(named) if fact in _SERDES and named else named for fact, named in facts.items()}
-
-
 def _stable(name: str) -> str:
     """Return a serde's name without the modules of this package, which move from version to version.
 
@@ -177,7 +172,7 @@ class StoredPlan:
         unsegmented = {int(number): batch for number, batch in facts.get("unsegmented", {}).items()}
         plan = {**facts["plan"], "stores": _with_stable_names(facts["plan"]["stores"])}
         if "defaults" in plan:
-            plan["defaults"] = with_stable_names(plan["defaults"])
+            plan["defaults"] = _with_stable_serdes(plan["defaults"])
         return cls(plan, tuple(facts["fingerprints"]), _with_stable_names(dropped), last, unsegmented)
 
     def homes(self) -> dict[str, Home]:
@@ -256,4 +251,9 @@ class StoredPlan:
 
 
 def _with_stable_names(stores: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {name: with_stable_names(facts) for name, facts in stores.items()}
+    return {name: _with_stable_serdes(facts) for name, facts in stores.items()}
+
+
+def _with_stable_serdes(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the noted facts of a store, or the defaults, with the names that serdes have in every version."""
+    return {fact: _stable(named) if fact in _SERDES and named else named for fact, named in facts.items()}
