@@ -26,7 +26,7 @@ from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
 from penstock.state.changelog.base import TaskNumbers
 from penstock.state.segments.segment import NO_BATCH
-from penstock.topology.plan.changelogs import NUMBERS_SETTINGS, numbers_topic
+from penstock.topology.plan.internal_topics import NUMBERS_SETTINGS, numbers_topic
 from penstock.topology.plan.plan import TaskId
 
 APPLICATION = "bench-numbers"

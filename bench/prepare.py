@@ -10,7 +10,7 @@ import polars as pl
 import datasets
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
-from penstock.serde.partitioner import partitions_for
+from penstock.log.partitioner import partitions_for
 
 PARQUET_ROWS = 50_000  # ten files are one batch
 LOGS = {"users": "orders", "clicked": "shown", "stock": "prices", "buyers": "purchases"}  # topics in the log of another

@@ -35,7 +35,7 @@ from penstock.log.open import open_log
 from penstock.serde.column import Column
 from penstock.serde.primitives import StringSerde
 from penstock.state.views import open_view
-from penstock.topology.plan.changelogs import changelogs_of
+from penstock.topology.plan.internal_topics import changelogs_of
 from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology, TaskId
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Topology

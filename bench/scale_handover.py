@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.engines.batches.envelope import Envelope, decode, encode_all
-from penstock.engines.batches.stage_rows import HandedRows, Outbox, rows_by_task
+from penstock.engines.micro_batches.envelope import Envelope, decode, encode_all
+from penstock.engines.micro_batches.stage_rows import HandedRows, Outbox, rows_by_task
 from penstock.engines.offsets.start_positions import ReadSettings
 from penstock.engines.spark.job import SparkJob
 from penstock.log.base import HEADERS_TYPE

@@ -32,7 +32,7 @@ from penstock.engines.threads.loop.thread import StreamThread
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
 from penstock.topology.configured.apply import with_settings
-from penstock.topology.plan.changelogs import changelogs_of
+from penstock.topology.plan.internal_topics import changelogs_of
 from penstock.topology.plan.plan import plan_of
 from penstock.topology.topology import Topology
 from workloads import TOPICS, WORKLOADS

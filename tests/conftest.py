@@ -183,7 +183,7 @@ def _own_state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _what_workers_keep_open() -> Iterator[None]:
     """What tests that run micro-batches in this process have left open, as Spark's workers do, is closed at the end."""
     yield
-    workers = "penstock.engines.batches.worker"
+    workers = "penstock.engines.micro_batches.worker"
     if (tasks := sys.modules.get(f"{workers}.open_tasks")) is not None:
         tasks.close_open_tasks()
     if (batches := sys.modules.get(f"{workers}.exactly_once")) is not None:

@@ -22,12 +22,12 @@ from penstock.cli.loader import load_topology
 from penstock.config import StreamsConfig
 from penstock.engines.application.application_note import note_application
 from penstock.engines.application.identities import check_log_identity
-from penstock.engines.application.internal_topics import write_complete
+from penstock.engines.application.internal_topic_creation import write_complete
 from penstock.engines.application.locations import Locations
 from penstock.engines.application.modes import with_mode
 from penstock.engines.application.planning import PlannedApp, plan_for
 from penstock.engines.application.stored_plans import read_stored_plan, write_stored_plan
-from penstock.engines.batches.takeovers import note_changelog_ends
+from penstock.engines.micro_batches.takeovers import note_changelog_ends
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.hosting.log_notes import read_notes

@@ -46,7 +46,7 @@ BOTH = {
         Site(_KAFKA, "KafkaCommitProducer.commit", "after"),
         Site(_EMBEDDED, "EmbeddedCommitProducer.commit", "after"),
     ],
-    "in the replica": [Site("penstock.state.replicas.lmdb_replica", "LmdbReplica._write_position", "before")],
+    "in the replica": [Site("penstock.state.lmdb_replicas.lmdb_replica", "LmdbReplica._write_position", "before")],
     "after the replica": [Site("penstock.engines.threads.replicas.task_replica", "TaskReplica.commit", "after")],
 }
 STARTING = {

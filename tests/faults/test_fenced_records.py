@@ -25,7 +25,7 @@ from confluent_kafka import Producer
 from kafka_proxy import END_TXN, INIT_PRODUCER, LIST_TRANSACTIONS, PRODUCE, KafkaProxy, kafka_proxy
 from penstock.base.clock import unix_ms
 from penstock.engines.application.application_note import read_application, take_application, write_application
-from penstock.engines.application.internal_topics import changelog_writer
+from penstock.engines.application.internal_topic_creation import changelog_writer
 from penstock.errors import FencedError, InvalidStateError, LogUnavailableError
 from penstock.log import leases
 from penstock.log.base import TopicLog, TopicPartition
@@ -35,7 +35,7 @@ from penstock.log.open import open_log
 from penstock.log.processes import own_process
 from penstock.sql.session.journal import JournalEntry, StatementJournal
 from penstock.tools.broker.process import Broker
-from penstock.topology.plan.changelogs import numbers_topic
+from penstock.topology.plan.internal_topics import numbers_topic
 
 LOGS = ("embedded", "kafka")
 PATIENCE_S = 60

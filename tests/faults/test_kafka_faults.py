@@ -22,7 +22,7 @@ from harness import environment
 from kafka_app import settings, topology
 from penstock import KafkaStreams
 from penstock.config import StreamsConfig
-from penstock.engines.batches.recovery.lost_checkpoint import lost_checkpoint_of
+from penstock.engines.micro_batches.recovery.lost_checkpoint import lost_checkpoint_of
 from penstock.log.kafka.transactions.ledger import entry_part
 from penstock.log.kafka.wire.transactions import list_transactions
 from penstock.log.open import open_log

@@ -12,7 +12,7 @@ from eventually import eventually
 from fault_app import settings, topology
 from harness import prepare, results, run, run_here
 from penstock.config import StreamsConfig
-from penstock.engines.batches.recovery.lost_checkpoint import lost_checkpoint_of
+from penstock.engines.micro_batches.recovery.lost_checkpoint import lost_checkpoint_of
 
 
 def _is_gone(folder: Path) -> bool:

@@ -9,8 +9,8 @@ import pytest
 
 from penstock import Materialized, StreamsBuilder, TimeWindows
 from penstock.config import StreamsConfig
-from penstock.engines.batches.recovery.lost_checkpoint import lost_checkpoint_of
-from penstock.engines.batches.recovery.rebuild import rebuilder_for
+from penstock.engines.micro_batches.recovery.lost_checkpoint import lost_checkpoint_of
+from penstock.engines.micro_batches.recovery.rebuild import rebuilder_for
 from penstock.errors import CheckpointMismatchError, FencedError, MissingSegmentError
 
 from .conftest import BATCHES, Bench, long

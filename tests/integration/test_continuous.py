@@ -20,7 +20,7 @@ from penstock.engines.application.locations import Locations
 from penstock.engines.kafka_streams import State
 from penstock.engines.threads.replicas.replica_folders import continuous_place
 from penstock.errors import ConfigError, ProcessingError
-from penstock.state.replicas.lmdb_replica import LmdbReplica
+from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
 
 from .conftest import Place, long
 
@@ -102,7 +102,7 @@ def test_a_running_application_joins_two_topics_and_stops_soon(place: Place) -> 
     place.run(builder.build())  # an empty run creates what is missing
     with place.app(builder.build()) as app:
         eventually(lambda: app.state is State.RUNNING, facts=lambda: app.error)
-        from penstock.serde.partitioner import partition_for
+        from penstock.log.partitioner import partition_for
 
         for user in ("ada", "bob", "cy"):
             place.write(users, [(user, user.upper(), 0)], partition_for(user.encode(), 2))

@@ -31,8 +31,8 @@ from penstock.engines.threads.loop.thread import StreamThread
 from penstock.errors import FencedError
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
+from penstock.log.partitioner import partition_for
 from penstock.log.thread_clients import Writer
-from penstock.serde.partitioner import partition_for
 from penstock.topology.configured.apply import with_settings
 from threads import settle
 

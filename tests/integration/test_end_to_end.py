@@ -78,7 +78,7 @@ def test_a_table_joined_in_the_second_stage(bench: Bench) -> None:
     users = builder.table("users")
     orders = builder.stream("orders").select_key(lambda _, value: value.split(":")[0])
     orders.join(users, lambda order, user: f"{order}={user}").to("named")
-    from penstock.serde.partitioner import partition_for
+    from penstock.log.partitioner import partition_for
 
     for user in ("ann", "bob"):
         bench.write("users", [(user, user.upper(), 0)], partition_for(user.encode(), 2))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import Materialized, StreamsBuilder, Topology
-from penstock.serde.partitioner import partition_for
+from penstock.log.partitioner import partition_for
 
 from .conftest import Bench
 

@@ -23,7 +23,7 @@ from penstock import (
     TimeWindows,
     Topology,
 )
-from penstock.serde.partitioner import partition_for
+from penstock.log.partitioner import partition_for
 
 from .java_program import JavaProgram, compile_program, compiler
 

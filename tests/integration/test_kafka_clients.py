@@ -26,7 +26,7 @@ from penstock.errors import (
 )
 from penstock.log import Consumer, Delivery, Producer, RebalanceListener, TopicPartition, open_log
 from penstock.log.groups.admin import GroupAdmin
-from penstock.serde.partitioner import partition_for
+from penstock.log.partitioner import partition_for
 
 NAMES = itertools.count()
 PATIENCE_S = 120

@@ -25,8 +25,8 @@ from penstock.errors import (
 from penstock.log import Consumer, Delivery, Producer, TopicPartition, open_log
 from penstock.log.base import OffsetAndMetadata
 from penstock.log.kafka.wire.transactions import list_transactions
+from penstock.log.partitioner import partition_for
 from penstock.log.thread_clients import Writer
-from penstock.serde.partitioner import partition_for
 
 NAMES = itertools.count()
 

@@ -25,21 +25,21 @@ from compare import by_topic, sorted_store
 from interpreter import Interpreted
 from penstock.config import StreamsConfig
 from penstock.engines.application.planning import PlannedApp
-from penstock.engines.batches.envelope import Envelope, EnvelopeKind
-from penstock.engines.batches.planned_batch import LastBatch, committed_by_spark
-from penstock.engines.batches.recovery.rebuild import Rebuilder, TaskReport
-from penstock.engines.batches.spark_tasks import run_name, slot_of
-from penstock.engines.batches.stage_rows import ArrivedRows, Outbox, rows_by_task
-from penstock.engines.batches.worker import open_tasks
-from penstock.engines.batches.worker.exactly_once import run_task
-from penstock.engines.batches.worker.task_batch import TaskBatch
+from penstock.engines.micro_batches.envelope import Envelope, EnvelopeKind
+from penstock.engines.micro_batches.planned_batch import LastBatch, committed_by_spark
+from penstock.engines.micro_batches.recovery.rebuild import Rebuilder, TaskReport
+from penstock.engines.micro_batches.spark_tasks import run_name, slot_of
+from penstock.engines.micro_batches.stage_rows import ArrivedRows, Outbox, rows_by_task
+from penstock.engines.micro_batches.worker import open_tasks
+from penstock.engines.micro_batches.worker.exactly_once import run_task
+from penstock.engines.micro_batches.worker.task_batch import TaskBatch
 from penstock.engines.offsets.start_positions import ReadSettings
 from penstock.engines.spark import faults
 from penstock.engines.spark.job import SparkJob
 from penstock.log.base import HEADERS_TYPE, TopicPartition
 from penstock.log.embedded.log import drop_memory_log
 from penstock.log.open import open_log
-from penstock.serde.partitioner import partitions_for
+from penstock.log.partitioner import partitions_for
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from penstock import SessionWindows, StreamsBuilder, Suppressed, TimeWindows
 from penstock.engines.threads.loop.commit import by_partition
 from penstock.errors import SerializationError
+from penstock.log.partitioner import partitions_for
 from penstock.runtime.fold import columns as fold_columns
 from penstock.runtime.fold.columns import group_windows
 from penstock.runtime.suppress import operator as suppress_operator
@@ -24,7 +25,6 @@ from penstock.serde import column as columns
 from penstock.serde.column import Column, nulls_of, to_bytes_list
 from penstock.serde.headers import OwnSerde
 from penstock.serde.json_serde import StructSerde
-from penstock.serde.partitioner import partitions_for
 from penstock.serde.primitives import StringSerde
 from penstock.serde.windowed import SessionWindowedSerde, TimeWindowedSerde, Window, Windowed, WindowedColumn
 from penstock.state.maps import MemoryTaskState

@@ -28,8 +28,8 @@ from interpreter import Interpreted, interpret
 from penstock.config import StreamsConfig
 from penstock.engines.threads.loop.thread import ThreadHooks
 from penstock.log.open import open_log
+from penstock.log.partitioner import partition_for
 from penstock.query.source import QUERYABLE
-from penstock.serde.partitioner import partition_for
 from penstock.testing import TopologyTestDriver
 from penstock.topology.plan.plan import TaskId, plan_of
 from run import load

@@ -14,8 +14,8 @@ from examples import examples
 from penstock import Materialized, StreamsBuilder, Topology, ValueTransformerWithKey
 from penstock.config import StreamsConfig
 from penstock.log.base import RECORD_SCHEMA
+from penstock.log.partitioner import partition_for
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
-from penstock.serde.partitioner import partition_for
 from penstock.state.maps import MemoryTaskState
 from penstock.testing import TopologyTestDriver
 from penstock.topology.plan.plan import TaskRun, plan_of

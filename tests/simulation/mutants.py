@@ -192,7 +192,7 @@ MUTANTS = (
            'yield piece, part.column("offset")[0].as_py()', "yield piece, end", ("tables", "windows"), first_seed=148),
     Mutant("the task's numbers are lost with a restore", (f"{REPLICAS}.restoring", "Restorer.run"),
            "inputs=inputs, meta=meta, epoch", "inputs=inputs, meta={}, epoch", ("punctuated", "suppress"), first_seed=6),
-    Mutant("a replica is sound whatever was cut off", ("penstock.state.replicas.lmdb_replica", "replica_description"),
+    Mutant("a replica is sound whatever was cut off", ("penstock.state.lmdb_replicas.lmdb_replica", "replica_description"),
            '"boot": boot_id()', '"boot": "none"', ("global_table", "tables", "windows"), first_seed=22),
     Mutant("records are merged without waiting for those that lag", (f"{LOOP}.task", "PartitionGroup._counts"),
            "if self._idle_ms > 0 or (self._idle_ms == 0 and self._lags(tp, ends))", "if False", ("tables",), first_seed=2),

@@ -16,7 +16,7 @@ import pytest
 
 from mutants import MUTANTS
 from penstock.log.base import OffsetAndMetadata, TopicPartition
-from penstock.state.replicas.lmdb_replica import LmdbReplica
+from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
 from penstock.testing.simulation.application import Layout
 from penstock.testing.simulation.brokers import Brokers
 from penstock.testing.simulation.faults import Fault, draw

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
-from penstock.serde.partitioner import partition_for
+from penstock.log.partitioner import partition_for
 from penstock.topology.topology import Topology
 from threads import append, records_of, run_to_end, thread_app
 

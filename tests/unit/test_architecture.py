@@ -37,7 +37,7 @@ def findings(script, tmp_path, text, module):
         ("penstock.runtime.x", "import pyspark", "pyspark is imported outside"),
         (
             "penstock.runtime.x",
-            "from penstock.engines.batches.worker.stage import run",
+            "from penstock.engines.micro_batches.worker.stage import run",
             "must not import penstock.engines",
         ),
         ("penstock.serde.x", "from penstock.log.base import TopicLog", "must not import penstock.log"),

@@ -76,7 +76,7 @@ def test_the_reference_of_sql_is_current():
 def test_the_formats_of_data_have_the_numbers_that_the_policy_names():
     from penstock.log.embedded import database
     from penstock.sql.session import journal
-    from penstock.state.replicas import lmdb_replica
+    from penstock.state.lmdb_replicas import lmdb_replica
     from penstock.state.segments import segment
     from penstock.topology.plan import stored
 

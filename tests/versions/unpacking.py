@@ -11,8 +11,8 @@ import lmdb
 from penstock.base.clock import boot_id, unix_ms
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
-from penstock.state.replicas.lmdb_replica import ABOUT, NUMBERS
-from penstock.state.replicas.replica import time_notes
+from penstock.state.lmdb_replicas.lmdb_replica import ABOUT, NUMBERS
+from penstock.state.lmdb_replicas.replica import time_notes
 
 FOLDER = Path(__file__).parent
 YEAR_MS = 365 * 86_400_000

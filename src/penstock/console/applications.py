@@ -19,7 +19,7 @@ from penstock.errors import ConfigError, PenstockError
 from penstock.log.leases import is_fresh
 from penstock.query.http.service import QueryService
 from penstock.state.documents import read_document
-from penstock.topology.plan.changelogs import numbers_topic
+from penstock.topology.plan.internal_topics import numbers_topic
 
 if TYPE_CHECKING:
     from penstock.console.recorder import Recorder

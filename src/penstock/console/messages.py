@@ -25,8 +25,8 @@ from penstock.console.producing import encode_text
 from penstock.errors import ConfigError
 from penstock.log.base import TopicPartition
 from penstock.log.formats import format_of
+from penstock.log.partitioner import partition_for
 from penstock.serde import Serdes
-from penstock.serde.partitioner import partition_for
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog

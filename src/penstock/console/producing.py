@@ -11,8 +11,8 @@ import pyarrow as pa
 from penstock.base.json_depth import MOST_DEPTH, depth_of
 from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import LogError, PenstockError, SerializationError
+from penstock.log.partitioner import partition_for
 from penstock.serde import Serdes
-from penstock.serde.partitioner import partition_for
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog

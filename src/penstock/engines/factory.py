@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.engines.batches.micro_batches import MicroBatches
+from penstock.engines.micro_batches.engine import MicroBatches
 from penstock.engines.threads.hosting.stream_threads import StreamThreads
 
 if TYPE_CHECKING:

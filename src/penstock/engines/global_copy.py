@@ -28,11 +28,11 @@ from penstock.runtime.rows import TopicBatch
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import StreamTask, TaskPart
 from penstock.serde.column import to_bytes_list
+from penstock.state.lmdb_replicas.folders import global_place
+from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica, LmdbRows
+from penstock.state.lmdb_replicas.replica import ReplicaPosition, time_notes, time_since
 from penstock.state.maps import MemoryMap, TaskOverlay, count_calls, take_calls
 from penstock.state.own_folder import open_lock, own_folder
-from penstock.state.replicas.folders import global_place
-from penstock.state.replicas.lmdb_replica import LmdbReplica, LmdbRows
-from penstock.state.replicas.replica import ReplicaPosition, time_notes, time_since
 from penstock.state.segments.segment import NO_BATCH
 from penstock.topology.plan.partitions import source_topics
 

@@ -20,9 +20,9 @@ from penstock.log.groups.gone_back import RESET_NOTE, is_own
 from penstock.log.groups.resets import Target, chosen_places
 from penstock.log.leases import held_lease
 from penstock.state.checkpoint import foreign_files, mark_removed, read_plan, remove_checkpoint
-from penstock.state.replicas.folders import own_replicas, remove_replica
+from penstock.state.lmdb_replicas.folders import own_replicas, remove_replica
 from penstock.topology.dataframes import for_application
-from penstock.topology.plan.changelogs import changelog_topic, numbers_topic
+from penstock.topology.plan.internal_topics import changelog_topic, numbers_topic
 from penstock.topology.topology import internal_topic
 
 if TYPE_CHECKING:

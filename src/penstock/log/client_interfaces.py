@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from penstock.base.log_lines import own_logger
 from penstock.errors import ConfigError
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA, Isolation, OffsetAndTime, TopicPartition
-from penstock.serde.partitioner import partitions_for
+from penstock.log.partitioner import partitions_for
 
 __all__ = [
     "ConsumerOptions",

@@ -21,9 +21,9 @@ from penstock.base.clock import unix_ms
 from penstock.base.java_names import with_java_names
 from penstock.base.log_lines import own_logger
 from penstock.errors import ConfigError, PenstockError
+from penstock.log.partitioner import partition_for
 from penstock.query.placement import TaskPlaces
 from penstock.query.source import GLOBAL, CommittedStores, StoreInfo
-from penstock.serde.partitioner import partition_for
 from penstock.state.documents import delete_document, list_documents, read_document, write_document
 
 __all__ = ["HostInfo", "Instance", "Instances", "KeyQueryMetadata", "Registration", "StreamsMetadata", "key_metadata"]

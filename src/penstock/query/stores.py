@@ -19,8 +19,8 @@ from penstock.base.java_names import with_java_names, with_java_names_of
 from penstock.base.terminal.html import MOST_ROWS, facts_html
 from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import PenstockError, StateError
+from penstock.log.partitioner import partition_for
 from penstock.query.source import GLOBAL, StateSource, StoreInfo, StoreSnapshot, unknown_store
-from penstock.serde.partitioner import partition_for
 from penstock.serde.windowed import Windowed
 from penstock.state.views import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders, VersionedRecord
 from penstock.state.views.keyvalue import entries_html, key_bytes

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.log.partitioner import partition_for
 from penstock.runtime.context import Surroundings
 from penstock.runtime.exception_handlers import TopicRecord
 from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
@@ -16,13 +17,12 @@ from penstock.runtime.punctuation import PriorityQueue
 from penstock.runtime.rows import RawRecord, RecordContext, TopicBatch, headers_of
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import StreamTask, TaskPart
-from penstock.serde.partitioner import partition_for
 from penstock.state.changelog import records_of_changes, records_of_puts
 from penstock.state.changelog.base import note_writes, notes_of
 from penstock.state.maps import MemoryMap, MemoryTaskState, Overlay, TaskOverlay
 from penstock.state.views import open_view
 from penstock.topology.configured.apply import with_settings
-from penstock.topology.plan.changelogs import changelog_topic
+from penstock.topology.plan.internal_topics import changelog_topic
 from penstock.topology.plan.plan import TaskId, plan_of
 from penstock.topology.stores import StoreSpec
 

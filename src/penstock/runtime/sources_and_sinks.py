@@ -23,6 +23,7 @@ from penstock.errors import (
     TopologyError,
 )
 from penstock.log.base import HEADERS_TYPE
+from penstock.log.partitioner import partitions_for
 from penstock.runtime.context import partition_time_meta
 from penstock.runtime.exception_handlers import is_decided
 from penstock.runtime.rows import (
@@ -51,7 +52,6 @@ from penstock.serde.headers import (
     schema_at_front,
     split,
 )
-from penstock.serde.partitioner import partitions_for
 from penstock.serde.subscriptions import ResponseColumn
 from penstock.serde.windowed import SessionWindowedSerde, TimeWindowedSerde, WindowedColumn
 

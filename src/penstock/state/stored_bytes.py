@@ -19,6 +19,6 @@ class _Layered(Protocol):
 
 def stored_bytes(stores: Mapping[str, _Layered]) -> dict[str, int]:
     """Return the bytes that the committed rows of each store take on disk; stores in memory are left out."""
-    from penstock.state.replicas.lmdb_replica import LmdbMap  # brings LMDB, which stores in memory do without
+    from penstock.state.lmdb_replicas.lmdb_replica import LmdbMap  # brings LMDB, which stores in memory do without
 
     return {name: overlay.base.size_bytes for name, overlay in stores.items() if isinstance(overlay.base, LmdbMap)}

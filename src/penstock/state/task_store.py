@@ -40,8 +40,8 @@ from penstock.errors import (
     other_inputs,
 )
 from penstock.state.free_memory import release_memory
+from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica, LmdbRows, replica_place
 from penstock.state.maps import MemoryMap, TaskOverlay
-from penstock.state.replicas.lmdb_replica import LmdbReplica, LmdbRows, replica_place
 from penstock.state.restores.documents import SegmentRestore
 from penstock.state.restores.recovery import CaughtUp, apply_segment, catch_up
 from penstock.state.segments.loading import read_segment

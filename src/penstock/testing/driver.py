@@ -18,6 +18,7 @@ from penstock.base.java_names import with_java_names
 from penstock.base.terminal.human_numbers import counted
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, InvalidStateError, PenstockError, StateError, TopologyError
+from penstock.log.partitioner import KeyPartitioner
 from penstock.metrics import MetricRegistry
 from penstock.metrics.task_metrics import TaskMetrics, TaskOf
 from penstock.query.position import Position
@@ -28,7 +29,6 @@ from penstock.runtime.rows import RawRecord
 from penstock.runtime.sensor import CountingSensor, Sensor, SensorGroup
 from penstock.serde import Serdes
 from penstock.serde.headers import bound, configured
-from penstock.serde.partitioner import KeyPartitioner
 from penstock.testing.driver_topics import TestInputTopic, TestOutputTopic
 from penstock.topology.operations.functions import Function
 from penstock.topology.topology import require_topology

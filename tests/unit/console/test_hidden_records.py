@@ -31,9 +31,9 @@ from penstock.console.messages import MessageQuery, read_messages
 from penstock.console.recorder import Recorder, Watched
 from penstock.console.sources import ConnectorState
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
-from penstock.engines.batches.envelope import Envelope, EnvelopeKind
-from penstock.engines.batches.worker.exactly_once import run_task
-from penstock.engines.batches.worker.task_batch import TaskBatch
+from penstock.engines.micro_batches.envelope import Envelope, EnvelopeKind
+from penstock.engines.micro_batches.worker.exactly_once import run_task
+from penstock.engines.micro_batches.worker.task_batch import TaskBatch
 from penstock.engines.spark.progress import batch_progress
 from penstock.errors import ConfigError, ProcessingError
 from penstock.log.formats import TopicFormat, note_formats

@@ -21,7 +21,7 @@ from penstock.console.web.pages import log_pages
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.errors import ConfigError
 from penstock.log.base import HEADERS_TYPE, TopicLog, TopicPartition
-from penstock.serde.partitioner import partition_for
+from penstock.log.partitioner import partition_for
 
 API = "/api/v1/topics"
 TRACE = "Traceback:\n  File \x1b[31mshop.py, line 4"

@@ -41,9 +41,9 @@ from penstock.console.applications import OwnApplication
 from penstock.console.recorded_metrics import recorded_metrics
 from penstock.console.sources import ConnectorState
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
-from penstock.engines.batches.envelope import Envelope, EnvelopeKind
-from penstock.engines.batches.worker.exactly_once import run_task
-from penstock.engines.batches.worker.task_batch import TaskBatch
+from penstock.engines.micro_batches.envelope import Envelope, EnvelopeKind
+from penstock.engines.micro_batches.worker.exactly_once import run_task
+from penstock.engines.micro_batches.worker.task_batch import TaskBatch
 from penstock.errors import ProcessingError
 from penstock.log.base import TopicPartition
 from penstock.log.formats import TopicFormat, note_formats

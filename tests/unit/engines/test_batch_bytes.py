@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from penstock.engines.batches.planner import ByteLimit
+from penstock.engines.micro_batches.planner import ByteLimit
 from penstock.engines.offsets.offsets import batch_ends
 from penstock.log.base import TopicPartition
 

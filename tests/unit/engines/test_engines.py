@@ -7,9 +7,9 @@ import pytest
 from penstock import StreamsConfig
 from penstock.config.kinds import PROCESSING_MODE
 from penstock.engines import figures, kafka_streams, lifecycle
-from penstock.engines.batches.micro_batches import MicroBatches
 from penstock.engines.engine import Engine
 from penstock.engines.factory import engine_of
+from penstock.engines.micro_batches.engine import MicroBatches
 from penstock.engines.threads.hosting.stream_threads import StreamThreads
 from penstock.errors import PenstockError
 

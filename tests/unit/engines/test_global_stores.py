@@ -16,15 +16,15 @@ from worker_support import ROWS, append, loaded, prepared, report, run, two_work
 from penstock import Materialized, StreamsBuilder
 from penstock.engines import global_copy
 from penstock.engines.app_metrics import AppMetrics
-from penstock.engines.batches.worker import exactly_once
 from penstock.engines.lifecycle import State
+from penstock.engines.micro_batches.worker import exactly_once
 from penstock.engines.spark.progress import batch_progress
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.runtime.sensor import Sensor
-from penstock.state.replicas import replica
-from penstock.state.replicas.folders import global_place
-from penstock.state.replicas.lmdb_replica import LmdbReplica
-from penstock.state.replicas.replica import ReplicaPosition
+from penstock.state.lmdb_replicas import replica
+from penstock.state.lmdb_replicas.folders import global_place
+from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
+from penstock.state.lmdb_replicas.replica import ReplicaPosition
 from penstock.topology.configured.serdes import with_serdes
 
 Prepared = tuple[bytes, EmbeddedLog]

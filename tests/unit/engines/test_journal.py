@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.batches.object_store import CheckpointCopy
+from penstock.engines.micro_batches.object_store import CheckpointCopy
 from penstock.errors import FencedError
 from penstock.state.documents import list_documents, read_document
 

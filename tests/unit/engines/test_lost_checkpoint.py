@@ -13,10 +13,10 @@ from worker_support import ROWS, append, loaded, prepared, run, written
 from group_offsets import set_offsets
 from penstock import Grouped, Materialized, StreamsBuilder
 from penstock.engines.application.planning import PlannedApp
-from penstock.engines.batches.micro_batches import prepare_job
-from penstock.engines.batches.planned_batch import PlannedBatch
-from penstock.engines.batches.recovery.lost_checkpoint import LostCheckpoint
-from penstock.engines.batches.worker import open_tasks
+from penstock.engines.micro_batches.engine import prepare_job
+from penstock.engines.micro_batches.planned_batch import PlannedBatch
+from penstock.engines.micro_batches.recovery.lost_checkpoint import LostCheckpoint
+from penstock.engines.micro_batches.worker import open_tasks
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.errors import CheckpointMismatchError, StateError
 from penstock.log.base import TopicPartition

@@ -9,7 +9,7 @@ import pytest
 from worker_support import loaded, prepared
 
 from penstock import StreamsBuilder
-from penstock.engines.batches.worker import open_tasks
+from penstock.engines.micro_batches.worker import open_tasks
 from penstock.engines.spark import worker_process
 from penstock.engines.spark.worker_process import check_open_files, open_task_limit
 from penstock.errors import EnvironmentProblemError

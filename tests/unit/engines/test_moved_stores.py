@@ -13,15 +13,15 @@ from worker_support import ROWS, append, loaded, prepared, run, written
 
 from penstock import Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.engines.batches import micro_batches
-from penstock.engines.batches.recovery import moved_stores
-from penstock.engines.batches.recovery.lost_checkpoint import lost_checkpoint_of
-from penstock.engines.batches.recovery.rebuild import rebuilder_for
-from penstock.engines.batches.worker import open_tasks
+from penstock.engines.micro_batches import micro_batches
+from penstock.engines.micro_batches.recovery import moved_stores
+from penstock.engines.micro_batches.recovery.lost_checkpoint import lost_checkpoint_of
+from penstock.engines.micro_batches.recovery.rebuild import rebuilder_for
+from penstock.engines.micro_batches.worker import open_tasks
 from penstock.errors import CheckpointMismatchError, FencedError, MissingSegmentError
 from penstock.log.open import open_log
 from penstock.state.documents import write_document
-from penstock.topology.plan.changelogs import numbers_topic
+from penstock.topology.plan.internal_topics import numbers_topic
 
 TOPICS = ["words", "names", "word-counts", "name-counts", "both", "words-again"]
 

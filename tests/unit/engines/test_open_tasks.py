@@ -15,7 +15,7 @@ import pytest
 from worker_support import ROWS, append, loaded, prepared, run, two_workers, written
 
 from penstock import Materialized, StreamsBuilder
-from penstock.engines.batches.worker import open_tasks
+from penstock.engines.micro_batches.worker import open_tasks
 
 
 class Seen:

@@ -15,10 +15,10 @@ from group_offsets import set_offsets
 from penstock import Consumed, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.engines.application.planning import PlannedApp, plan_for
-from penstock.engines.batches.micro_batches import prepare_job
-from penstock.engines.batches.planned_batch import PlannedBatch
-from penstock.engines.batches.planner import Planner
-from penstock.engines.batches.spark_tasks import cut_into_bins
+from penstock.engines.micro_batches.engine import prepare_job
+from penstock.engines.micro_batches.planned_batch import PlannedBatch
+from penstock.engines.micro_batches.planner import Planner
+from penstock.engines.micro_batches.spark_tasks import cut_into_bins
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.errors import (
     CheckpointMismatchError,

@@ -13,9 +13,9 @@ from worker_support import ROWS, append, loaded, prepared, run, written
 
 from penstock import Materialized, Processor, Stores, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.engines.batches.recovery.lost_checkpoint import lost_checkpoint_of
-from penstock.engines.batches.recovery.rebuild import TaskReport, rebuilder_for
-from penstock.engines.batches.worker import open_tasks
+from penstock.engines.micro_batches.recovery.lost_checkpoint import lost_checkpoint_of
+from penstock.engines.micro_batches.recovery.rebuild import TaskReport, rebuilder_for
+from penstock.engines.micro_batches.worker import open_tasks
 from penstock.errors import CheckpointMismatchError, MissingSegmentError
 from penstock.log.open import open_log
 

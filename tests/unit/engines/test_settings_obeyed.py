@@ -17,14 +17,14 @@ from penstock.console.alerts import alerts_of
 from penstock.console.app_view import Picture
 from penstock.console.recorder import Recorder, Watched
 from penstock.console.topology_drawing import alert_settings
-from penstock.engines.batches.worker import open_tasks
+from penstock.engines.micro_batches.worker import open_tasks
 from penstock.engines.threads.hosting.start import placement_settings
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.kafka.client_settings import ClientSettings
 from penstock.log.open import open_log
 from penstock.metrics import MetricRegistry
 from penstock.metrics.definitions import DROPPED
-from penstock.topology.plan.changelogs import changelogs_of
+from penstock.topology.plan.internal_topics import changelogs_of
 from penstock.topology.plan.plan import plan_of
 
 HOUR = 3_600_000

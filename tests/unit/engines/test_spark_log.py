@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from penstock.engines.batches.planned_batch import inputs_checksum
+from penstock.engines.micro_batches.planned_batch import inputs_checksum
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.spark.spark_log import (
     committed_batches,

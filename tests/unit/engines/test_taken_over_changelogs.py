@@ -10,7 +10,7 @@ import pytest
 
 from penstock import Grouped, Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.engines.application.internal_topics import create_internal_topics
+from penstock.engines.application.internal_topic_creation import create_internal_topics
 from penstock.engines.application.planning import PlannedApp, plan_for
 from penstock.errors import CheckpointMismatchError, TopologyError
 from penstock.log.base import OffsetAndMetadata, TopicLog, TopicPartition

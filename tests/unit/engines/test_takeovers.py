@@ -14,12 +14,12 @@ from worker_support import ROWS, append, loaded, prepared, run
 from group_offsets import set_offsets
 from penstock import Grouped, Materialized, StreamsBuilder
 from penstock.engines.application.planning import PlannedApp
-from penstock.engines.batches.envelope import Envelope, EnvelopeKind
-from penstock.engines.batches.micro_batches import prepare_job
-from penstock.engines.batches.takeovers import check_changelog_ends, check_group, note_changelog_ends
-from penstock.engines.batches.worker import open_tasks
-from penstock.engines.batches.worker.exactly_once import run_task
-from penstock.engines.batches.worker.task_batch import TaskBatch
+from penstock.engines.micro_batches.engine import prepare_job
+from penstock.engines.micro_batches.envelope import Envelope, EnvelopeKind
+from penstock.engines.micro_batches.takeovers import check_changelog_ends, check_group, note_changelog_ends
+from penstock.engines.micro_batches.worker import open_tasks
+from penstock.engines.micro_batches.worker.exactly_once import run_task
+from penstock.engines.micro_batches.worker.task_batch import TaskBatch
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.errors import CheckpointMismatchError
 from penstock.log.base import TopicPartition
@@ -96,7 +96,7 @@ def test_what_another_program_has_done_is_taken_up_from_changelogs_and_group(app
     foreign(log, "new", count_of(1))
     set_offsets(log, {WORDS: 50})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("penstock.engines.batches.recovery.lost_checkpoint.write_stored_plan", cut_off)
+        patch.setattr("penstock.engines.micro_batches.recovery.lost_checkpoint.write_stored_plan", cut_off)
         with pytest.raises(OSError, match="power cut"):
             prepare(log, job)
     open_tasks.close_open_tasks()

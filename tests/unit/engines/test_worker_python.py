@@ -88,10 +88,10 @@ def test_the_environment_is_put_back_and_what_the_user_names_stays(
     ("module", "without"),
     [
         (
-            "penstock.engines.batches.source",
-            ["pandas", "polars", "lmdb", "sqlite3", "penstock.engines.batches.planner"],
+            "penstock.engines.micro_batches.source",
+            ["pandas", "polars", "lmdb", "sqlite3", "penstock.engines.micro_batches.planner"],
         ),
-        ("penstock.engines.batches.planner", ["pandas", "polars", "lmdb"]),
+        ("penstock.engines.micro_batches.planner", ["pandas", "polars", "lmdb"]),
         ("penstock.log.open", ["pandas", "polars", "lmdb"]),
     ],
 )

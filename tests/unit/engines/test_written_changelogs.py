@@ -10,11 +10,11 @@ from upgrade_support import commit
 from worker_support import ROWS, append, loaded, prepared, run
 
 from penstock import Materialized, StreamsBuilder
-from penstock.engines.application.internal_topics import complete_changelogs
+from penstock.engines.application.internal_topic_creation import complete_changelogs
 from penstock.engines.application.planning import PlannedApp, plan_for
-from penstock.engines.batches.worker import open_tasks
 from penstock.engines.conversion import into_continuous
 from penstock.engines.conversion.into_continuous import SegmentState
+from penstock.engines.micro_batches.worker import open_tasks
 from penstock.errors import FencedError
 from penstock.log.open import open_log
 

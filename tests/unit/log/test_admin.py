@@ -20,7 +20,7 @@ from penstock.log.groups.resets import Target, choose, places_of, read_offsets_f
 from penstock.log.open import open_log
 from penstock.state.checkpoint import mark_removed, read_plan
 from penstock.state.documents import write_document
-from penstock.state.replicas.lmdb_replica import replica_place
+from penstock.state.lmdb_replicas.lmdb_replica import replica_place
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -15,7 +15,7 @@ from penstock.base.durations import timestamp_ms
 from penstock.errors import ConfigError, FencedError, InvalidStateError, LogError, OffsetOutOfRangeError
 from penstock.log import Consumer, Delivery, Producer, RebalanceListener, TopicPartition
 from penstock.log.open import open_log
-from penstock.serde.partitioner import partition_for
+from penstock.log.partitioner import partition_for
 
 T = [TopicPartition("t", n) for n in range(4)]
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from task_support import STRING, batch, task, topology
 
-from penstock.serde.partitioner import partition_for
+from penstock.log.partitioner import partition_for
 from penstock.serde.serdes import Serdes
 from penstock.serde.windowed import Window, Windowed
 from penstock.topology.nodes import SinkNode, SourceNode

@@ -10,8 +10,8 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
+from penstock.log.partitioner import murmur2, partition_for, partitions_for
 from penstock.serde import Column, Serdes, Window, Windowed
-from penstock.serde.partitioner import murmur2, partition_for, partitions_for
 
 DATA = Path(__file__).parent / "data"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.state.replicas.lmdb_replica import LmdbReplica
-from penstock.state.replicas.replica import ReplicaPosition
+from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
+from penstock.state.lmdb_replicas.replica import ReplicaPosition
 
 MAP_BYTES, ROW_BYTES = 32 << 20, 8_000
 

@@ -17,7 +17,7 @@ SPECS = [StoreSpec("s", "key_value", None, None)]
 
 PRELUDE = """
 import os, signal, sys
-from penstock.state.replicas import lmdb_replica
+from penstock.state.lmdb_replicas import lmdb_replica
 from penstock.state.segments import local_storage
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore

@@ -197,7 +197,7 @@ def test_where_addresses_are_limited_less_is_mapped(tmp_path: Path) -> None:
     code = """
 import resource, sys
 from pathlib import Path
-from penstock.state.replicas.lmdb_replica import LmdbReplica
+from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
 resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 replica = LmdbReplica(Path(sys.argv[1]), "x", ["s"])
 print((replica.directory / "data.mdb").stat().st_size)

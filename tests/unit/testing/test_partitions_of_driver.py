@@ -27,8 +27,8 @@ from penstock.errors import (
     StateError,
     TopologyError,
 )
+from penstock.log.partitioner import partition_for
 from penstock.query import KeyQuery, StateQueryRequest
-from penstock.serde.partitioner import partition_for
 from penstock.testing import TestRecord
 from penstock.testing.simulation.records import SourceRecords
 

@@ -14,7 +14,7 @@ from penstock.cli.output import print_json, print_table, working
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.engines.batches.recovery.rebuild import Rebuilder, TaskReport
+    from penstock.engines.micro_batches.recovery.rebuild import Rebuilder, TaskReport
     from penstock.topology.topology import Topology
 
 __all__ = ["app"]
@@ -34,7 +34,7 @@ def list_state(
     In micro-batches: stores, newest batch, segments and their bytes.
     """
     from penstock.config import StreamsConfig
-    from penstock.engines.batches.recovery.rebuild import inspector_for
+    from penstock.engines.micro_batches.recovery.rebuild import inspector_for
 
     topology, settings = options.load()
     config = StreamsConfig(settings)
@@ -141,7 +141,7 @@ def _of_threads(topology: Topology, config: StreamsConfig) -> list[dict[str, Any
     from penstock.engines.application.planning import plan_for
     from penstock.engines.threads.replicas.replica_folders import continuous_place
     from penstock.log.base import TopicPartition
-    from penstock.topology.plan.changelogs import changelogs_of
+    from penstock.topology.plan.internal_topics import changelogs_of
 
     with open_app_log(config) as log:
         if mode_of(log, config) != CONTINUOUS:
@@ -195,7 +195,7 @@ def _listed(rebuilder_now: Callable[[], Rebuilder], tries: int = 5) -> list[dict
 @contextmanager
 def _rebuilder(options: AppOptions) -> Iterator[Rebuilder]:
     from penstock.config import StreamsConfig
-    from penstock.engines.batches.recovery.rebuild import rebuilder_for
+    from penstock.engines.micro_batches.recovery.rebuild import rebuilder_for
 
     topology, settings = options.load()
     with rebuilder_for(topology, StreamsConfig(settings)) as rebuilder:
@@ -206,7 +206,7 @@ def _made_anew(
     options: AppOptions, *, dry_run: bool, accept_loss: bool, progress: Callable[[str, int, int], None]
 ) -> list[TaskReport]:
     from penstock.config import StreamsConfig
-    from penstock.engines.batches.recovery.lost_checkpoint import lost_checkpoint_of
+    from penstock.engines.micro_batches.recovery.lost_checkpoint import lost_checkpoint_of
 
     topology, settings = options.load()
     with lost_checkpoint_of(topology, StreamsConfig(settings)) as lost_checkpoint:

@@ -34,7 +34,7 @@ from penstock.connect.plugins import (
 from penstock.connect.transforms import SidedTransformation
 from penstock.log import ConsumerRecord
 from penstock.log.base import RECORD_SCHEMA, TopicPartition
-from penstock.serde.partitioner import partition_for
+from penstock.log.partitioner import partition_for
 
 __all__ = ["Converters", "Encoded", "OnStep", "Pipeline", "Step", "batches_of"]
 

@@ -26,9 +26,9 @@ from penstock.errors import LogError, ProductionError
 from penstock.log import Delivery
 from penstock.log.base import HEADERS_TYPE, LogTransaction, TopicLog, TopicPartition
 from penstock.log.ensure_topic import ensure_topic
+from penstock.log.partitioner import partitions_for
 from penstock.log.stored import BatchProducer, StoredRecords
 from penstock.log.thread_clients import CommitProducer, Part, ThreadClients, Writer
-from penstock.serde.partitioner import partitions_for
 
 __all__ = ["RecordWriter", "StoredOffsets", "WritableLog", "Write"]
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.application.internal_topics import complete_changelogs
+from penstock.engines.application.internal_topic_creation import complete_changelogs
 from penstock.errors import ConfigError, LogError
 from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, change_record, newest_record
 from penstock.log.formats import TopicFormat, note_formats
 from penstock.serde import Serdes
 from penstock.state.changelog.base import APPLICATION
 from penstock.topology.configured.serdes import with_serdes
-from penstock.topology.plan.changelogs import numbers_topic
+from penstock.topology.plan.internal_topics import numbers_topic
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

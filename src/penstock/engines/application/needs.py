@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engines.application.modes import MICRO_BATCH
 from penstock.log.application_needs import ApplicationNeeds
-from penstock.topology.plan.changelogs import changelogs_of, numbers_topic
+from penstock.topology.plan.internal_topics import changelogs_of, numbers_topic
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

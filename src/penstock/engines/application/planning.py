@@ -15,15 +15,15 @@ from penstock.engines.dataframes.into_topic import dataframe_topic_partitions
 from penstock.errors import CoPartitionError, UnknownTopicError
 from penstock.log.ensure_topic import ensure_topic
 from penstock.log.url import kafka_servers
-from penstock.topology.plan.changelogs import changelogs_of
 from penstock.topology.plan.evolution import plan_after
+from penstock.topology.plan.internal_topics import changelogs_of
 from penstock.topology.plan.plan import PhysicalPlan
 from penstock.topology.plan.stored import StoredPlan, document_of, fingerprint_of
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.log.base import TopicLog
-    from penstock.topology.plan.changelogs import Changelog
+    from penstock.topology.plan.internal_topics import Changelog
     from penstock.topology.topology import Topology
 
 __all__ = ["PlannedApp", "create_missing", "create_sources", "plan_for"]

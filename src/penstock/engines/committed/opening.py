@@ -33,7 +33,7 @@ from penstock.state.documents import read_document
 from penstock.state.own_folder import state_home
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.configured.serdes import with_serdes
-from penstock.topology.plan.changelogs import changelogs_of
+from penstock.topology.plan.internal_topics import changelogs_of
 from penstock.topology.plan.stored import StoredPlan
 
 if TYPE_CHECKING:

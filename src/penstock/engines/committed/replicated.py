@@ -37,16 +37,16 @@ from penstock.errors import InvalidStateError, OffsetOutOfRangeError, StateError
 from penstock.log.base import TopicPartition
 from penstock.query.placement import LagInfo, Placements, TaskPlaces
 from penstock.query.source import StoreInfo, StoreSnapshot
-from penstock.state.replicas.lmdb_replica import LmdbReplica
-from penstock.state.replicas.watched import watch_replicas
+from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
+from penstock.state.lmdb_replicas.watched import watch_replicas
 from penstock.topology.plan.plan import TaskId
 
 if TYPE_CHECKING:
     from penstock.engines.committed.log_commits import LogCommit
     from penstock.engines.threads.app import ThreadApp
     from penstock.log.base import TopicLog
+    from penstock.state.lmdb_replicas.replica import ReplicaPosition
     from penstock.state.maps import ReadableMap
-    from penstock.state.replicas.replica import ReplicaPosition
     from penstock.topology.stores import StoreSpec
 
 __all__ = ["ReplicatedState", "ReplicatedStores", "StaleReads"]

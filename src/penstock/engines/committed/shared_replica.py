@@ -7,9 +7,9 @@ import threading
 from typing import Any
 
 from penstock.errors import StateError
-from penstock.state.replicas.lmdb_replica import LmdbReplica
-from penstock.state.replicas.replica import ReplicaPosition
-from penstock.state.replicas.watched import WatchedReplica
+from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
+from penstock.state.lmdb_replicas.replica import ReplicaPosition
+from penstock.state.lmdb_replicas.watched import WatchedReplica
 
 __all__ = ["SharedReplica"]
 

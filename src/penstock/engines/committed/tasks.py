@@ -22,9 +22,9 @@ import lmdb
 from penstock.base.log_lines import own_logger
 from penstock.engines.committed.shared_replica import SharedReplica
 from penstock.errors import CheckpointMismatchError, MissingSegmentError, StateError
+from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica, replica_place
+from penstock.state.lmdb_replicas.watched import WatchedReplica, watch_replicas
 from penstock.state.maps import Entries, ReadableMap, merged
-from penstock.state.replicas.lmdb_replica import LmdbReplica, replica_place
-from penstock.state.replicas.watched import WatchedReplica, watch_replicas
 from penstock.state.restores.documents import CatchUpSteps
 from penstock.state.restores.recovery import catch_up
 from penstock.state.segments.loading import read_segment
@@ -32,7 +32,7 @@ from penstock.state.segments.segment import Segment, SegmentName
 from penstock.state.segments.storage import SegmentStorage, open_storage
 
 if TYPE_CHECKING:
-    from penstock.state.replicas.replica import ReplicaPosition
+    from penstock.state.lmdb_replicas.replica import ReplicaPosition
 
 __all__ = ["AheadError", "Layer", "LayeredMap", "ReplicaFolders", "TaskReader", "TaskView"]
 

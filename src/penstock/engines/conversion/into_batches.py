@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock.engines.application.application_note import write_application
 from penstock.engines.application.identities import recreated_error, recreated_topics
-from penstock.engines.application.internal_topics import complete_changelogs
+from penstock.engines.application.internal_topic_creation import complete_changelogs
 from penstock.engines.application.locations import Locations
 from penstock.engines.application.modes import CONTINUOUS, MICRO_BATCH, checkpoint_mode, set_mode
 from penstock.engines.application.stored_plans import read_stored_plan
-from penstock.engines.batches.planned_batch import LastBatch
-from penstock.engines.batches.recovery.lost_checkpoint import LostCheckpoint
-from penstock.engines.batches.recovery.rebuild import Rebuilder
-from penstock.engines.batches.takeovers import marked_batches
 from penstock.engines.conversion.into_continuous import settle_repartition_topics
 from penstock.engines.conversion.report import refusal, require_unchanged
+from penstock.engines.micro_batches.planned_batch import LastBatch
+from penstock.engines.micro_batches.recovery.lost_checkpoint import LostCheckpoint
+from penstock.engines.micro_batches.recovery.rebuild import Rebuilder
+from penstock.engines.micro_batches.takeovers import marked_batches
 from penstock.engines.spark.spark_log import QUERY, forget_batches, planned_batches
 from penstock.engines.threads.hosting.log_notes import read_notes
 from penstock.engines.threads.hosting.positions import has_reached
 from penstock.engines.threads.hosting.start import check_own_changelogs
 from penstock.engines.threads.replicas.replica_folders import continuous_replicas
 from penstock.log.groups.gone_back import MARK
-from penstock.state.replicas.folders import own_replicas, remove_replica
-from penstock.topology.plan.changelogs import changelog_topic, numbers_topic
+from penstock.state.lmdb_replicas.folders import own_replicas, remove_replica
+from penstock.topology.plan.internal_topics import changelog_topic, numbers_topic
 from penstock.topology.plan.stored import StoredPlan
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from penstock.engines.application.identities import check_log_identity
-from penstock.engines.application.internal_topics import (
+from penstock.engines.application.internal_topic_creation import (
     changelog_writer,
     complete_changelogs,
     create_internal_topics,
@@ -27,16 +27,16 @@ from penstock.engines.application.locations import Locations
 from penstock.engines.application.modes import CONTINUOUS, MICRO_BATCH, checkpoint_mode, set_mode
 from penstock.engines.application.planning import PlannedApp, plan_for
 from penstock.engines.application.stored_plans import read_stored_plan
-from penstock.engines.batches.planned_batch import committed_by_spark
-from penstock.engines.batches.recovery.lost_checkpoint import is_takeover_unfinished
-from penstock.engines.batches.takeovers import (
+from penstock.engines.conversion.report import refusal, require_unchanged
+from penstock.engines.micro_batches.planned_batch import committed_by_spark
+from penstock.engines.micro_batches.recovery.lost_checkpoint import is_takeover_unfinished
+from penstock.engines.micro_batches.takeovers import (
     ResetElsewhereError,
     TakenOverError,
     check_changelog_ends,
     check_group,
     note_changelog_ends,
 )
-from penstock.engines.conversion.report import refusal, require_unchanged
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.offsets.start_positions import noted_resets, resets_since, take_up_group_resets
 from penstock.engines.spark.spark_log import QUERY, planned_batches
@@ -49,11 +49,11 @@ from penstock.state.changelog import changelog_format
 from penstock.state.changelog.base import TaskNumbers
 from penstock.state.checkpoint import read_plan, remove_checkpoint
 from penstock.state.documents import read_document
-from penstock.state.replicas.folders import own_replicas, remove_replica
+from penstock.state.lmdb_replicas.folders import own_replicas, remove_replica
 from penstock.state.segments.segment import NO_BATCH, changes_batch
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
-from penstock.topology.plan.changelogs import numbers_topic
+from penstock.topology.plan.internal_topics import numbers_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from penstock.log.base import Lease, TopicLog, TopicPartition
     from penstock.log.thread_clients import ThreadClients
     from penstock.state.maps import TaskOverlay
-    from penstock.topology.plan.changelogs import Changelog
+    from penstock.topology.plan.internal_topics import Changelog
     from penstock.topology.plan.plan import PlannedSubTopology
     from penstock.topology.topology import Topology
 

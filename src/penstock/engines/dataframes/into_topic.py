@@ -26,8 +26,8 @@ from penstock.errors import (
     PenstockError,
     TopologyError,
 )
+from penstock.log.partitioner import partitions_for
 from penstock.serde.column import Column
-from penstock.serde.partitioner import partitions_for
 from penstock.state.checkpoint import own_part
 from penstock.state.documents import local_directory
 

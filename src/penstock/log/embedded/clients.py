@@ -25,7 +25,7 @@ from penstock.log.client_interfaces import (
     parts_of,
 )
 from penstock.log.embedded.membership import ConsumerIdentity, JoinRequest
-from penstock.serde.partitioner import partition_for
+from penstock.log.partitioner import partition_for
 
 if TYPE_CHECKING:
     from penstock.log.embedded.log import EmbeddedLog

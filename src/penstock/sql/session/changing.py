@@ -11,8 +11,8 @@ from penstock.base.clock import unix_ms
 from penstock.base.nearest_name import did_you_mean
 from penstock.errors import CheckpointMismatchError, PenstockError, SqlError
 from penstock.log.base import TopicLog
+from penstock.log.partitioner import partition_for
 from penstock.serde.headers import bound, configured
-from penstock.serde.partitioner import partition_for
 from penstock.sql.analyse import InsertedRow, QueryPlan, apply, refusal
 from penstock.sql.analyse.plans import has_state, obstacles
 from penstock.sql.catalog import Catalog

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from penstock.base.log_lines import own_logger
 from penstock.errors import CorruptSegmentError, MissingSegmentError
-from penstock.state.replicas.lmdb_replica import LmdbReplica
-from penstock.state.replicas.replica import ReplicaPosition
+from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
+from penstock.state.lmdb_replicas.replica import ReplicaPosition
 from penstock.state.restores.documents import CatchUpSteps, Changes
 from penstock.state.segments.merging import uncovered
 from penstock.state.segments.segment import NO_BATCH, Segment, SegmentName

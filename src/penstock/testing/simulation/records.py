@@ -9,8 +9,8 @@ from penstock.base.durations import TimestampLike, timestamp_ms
 from penstock.base.nearest_name import did_you_mean
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, PenstockError, SerializationError, TopologyError
+from penstock.log.partitioner import KeyPartitioner
 from penstock.serde.headers import bound, configured
-from penstock.serde.partitioner import KeyPartitioner
 from penstock.serde.plain import text_of
 from penstock.testing.driver_topics import TestInputTopic
 from penstock.testing.simulation.run import Input

@@ -23,8 +23,8 @@ from penstock.engines.threads.hosting import control_channel, group_members, hos
 from penstock.engines.threads.loop import thread
 from penstock.engines.threads.loop.purging import Purger
 from penstock.engines.threads.replicas import replica_folders, restoring
-from penstock.state.replicas.lmdb_replica import LmdbReplica
-from penstock.state.replicas.watched import watch_replicas
+from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
+from penstock.state.lmdb_replicas.watched import watch_replicas
 from penstock.testing.simulation.machines import Machine
 from penstock.testing.simulation.scheduler import Actor, Scheduler
 

@@ -28,7 +28,7 @@ from penstock.topology.configured.apply import with_settings
 from penstock.topology.nodes import ProcessorNode, SinkNode
 from penstock.topology.operations.base import Process
 from penstock.topology.operations.functions import Function
-from penstock.topology.plan.changelogs import changelog_topic
+from penstock.topology.plan.internal_topics import changelog_topic
 from penstock.topology.topology import Topology
 
 __all__ = ["KINDS", "Mistake", "UndisturbedRuns"]

@@ -20,7 +20,7 @@ from penstock.log.streams_groups.description import (
     Tags,
 )
 from penstock.topology.nodes import SinkNode, SourceNode
-from penstock.topology.plan.changelogs import changelog_settings, changelog_topic, repartition_settings
+from penstock.topology.plan.internal_topics import changelog_settings, changelog_topic, repartition_settings
 from penstock.topology.topology import internal_topic
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from pathlib import Path
 from memory_after_restore import own_bytes
 
 from penstock.state.free_memory import keep_on_heap
-from penstock.state.replicas.lmdb_replica import LmdbReplica
-from penstock.state.replicas.replica import ReplicaPosition
+from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
+from penstock.state.lmdb_replicas.replica import ReplicaPosition
 
 TASKS = 60
 

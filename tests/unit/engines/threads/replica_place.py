@@ -16,7 +16,7 @@ from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.open import open_log
 from penstock.state.restores.progress import RestoreProgress
 from penstock.state.views import open_view
-from penstock.topology.plan.changelogs import changelogs_of
+from penstock.topology.plan.internal_topics import changelogs_of
 from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology, TaskId
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Topology

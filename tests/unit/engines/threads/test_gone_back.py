@@ -23,7 +23,7 @@ from penstock.log.groups.gone_back import RESET_NOTE, KnownOffset, epoch_note, g
 from penstock.log.groups.resets import Target
 from penstock.log.open import open_log
 from penstock.state.documents import read_document
-from penstock.state.replicas.lmdb_replica import OWNER_LOCK
+from penstock.state.lmdb_replicas.lmdb_replica import OWNER_LOCK
 from penstock.topology.plan.plan import plan_of
 from threads import append, new_thread, records_of, run_to_end, thread_app
 

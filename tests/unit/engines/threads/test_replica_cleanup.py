@@ -23,9 +23,9 @@ from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 from penstock.state import own_folder
-from penstock.state.replicas.lmdb_replica import LmdbReplica
-from penstock.state.replicas.replica import ReplicaPosition
-from penstock.state.replicas.unused import remove_idle
+from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
+from penstock.state.lmdb_replicas.replica import ReplicaPosition
+from penstock.state.lmdb_replicas.unused import remove_idle
 from penstock.topology.plan.plan import TaskId
 from threads import thread_app
 
@@ -156,7 +156,7 @@ def test_a_slot_that_is_emptied_between_its_opening_and_its_lock_is_used(
         assert remove_idle(at, -1.0)
         return lock
 
-    monkeypatch.setattr("penstock.state.replicas.lmdb_replica.open_lock", open_lock)
+    monkeypatch.setattr("penstock.state.lmdb_replicas.lmdb_replica.open_lock", open_lock)
     replica = LmdbReplica(at, "any", ())
     assert (replica.directory, replica.is_there()) == (at / "slot-0", True)
     assert not remove_idle(at, -1.0)

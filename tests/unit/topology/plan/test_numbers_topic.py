@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock import Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.topology.plan.changelogs import changelogs_of
+from penstock.topology.plan.internal_topics import changelogs_of
 from penstock.topology.plan.plan import plan_of
 
 

@@ -27,8 +27,8 @@ from penstock.log.streams_groups.refusals import fit_group, refuse_other_topolog
 from penstock.log.url import kafka_servers
 from penstock.state.documents import replace_document
 from penstock.topology.configured.apply import with_settings
-from penstock.topology.plan.changelogs import numbers_topic
 from penstock.topology.plan.group_topology import group_topology
+from penstock.topology.plan.internal_topics import numbers_topic
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

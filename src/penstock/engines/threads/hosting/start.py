@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.log_lines import own_logger
 from penstock.engines.application.identities import recreated_topics
-from penstock.engines.application.internal_topics import create_internal_topics
+from penstock.engines.application.internal_topic_creation import create_internal_topics
 from penstock.engines.application.locations import log_settings
 from penstock.engines.application.stored_plans import write_stored_plan
 from penstock.engines.offsets.start_positions import read_settings_of
@@ -25,8 +25,8 @@ from penstock.engines.threads.hosting.log_notes import (
 from penstock.engines.threads.hosting.positions import KnownPositions, commit_start_positions, restore_positions
 from penstock.errors import CheckpointMismatchError, ConfigError, FencedError
 from penstock.topology.configured.apply import with_settings
-from penstock.topology.plan.changelogs import numbers_topic
 from penstock.topology.plan.evolution import require_compatible
+from penstock.topology.plan.internal_topics import numbers_topic
 from penstock.topology.plan.stored import StoredPlan
 
 if TYPE_CHECKING:

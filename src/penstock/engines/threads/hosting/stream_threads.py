@@ -10,7 +10,6 @@ from penstock.engines.dataframes.into_topic import DataFrameQuery, dataframe_que
 from penstock.engines.spark.gateway import silence_py4j
 from penstock.engines.spark.session import dataframe_query_settings, users_spark_settings
 from penstock.engines.threads.hosting.checks import UnreadPatience, require_core_for_dataframes
-from penstock.engines.threads.hosting.engine import ThreadJobs
 from penstock.engines.threads.hosting.instance_group import (
     InstanceGroup,
     leave_for_dead,
@@ -20,6 +19,7 @@ from penstock.engines.threads.hosting.instance_group import (
 )
 from penstock.engines.threads.hosting.restore_watch import RestoreWatch
 from penstock.engines.threads.hosting.start import SPARE_SLOTS, THREAD_SETTINGS, EpochPlans, require_continuous
+from penstock.engines.threads.hosting.thread_jobs import ThreadJobs
 from penstock.log.streams_groups.description import Endpoint
 from penstock.query.placement import PlacementNote
 from penstock.topology.configured.serdes import with_serdes

@@ -34,12 +34,12 @@ from penstock.errors import ProductionError
 from penstock.log.base import HEADERS_TYPE, TopicPartition
 from penstock.log.client_counts import count as count_records
 from penstock.log.groups.gone_back import epoch_note
+from penstock.log.partitioner import partition_for
 from penstock.log.streams_groups.offset_metadata import OffsetMetadata
 from penstock.runtime.aggregate.windows import last_emit_meta
 from penstock.runtime.context import STREAM_TIME, partition_time_meta
 from penstock.runtime.exception_handlers import ErrorContext, TopicRecord, handler_of
 from penstock.serde.column import bytes_column
-from penstock.serde.partitioner import partition_for
 from penstock.state.changelog.base import NOTE, records_of
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from penstock.log.topic_settings import may_miss_deletions
 from penstock.serde.column import to_bytes_list
 from penstock.state.changelog.base import TaskNumbers
 from penstock.state.changelog.following import StoreFollower
-from penstock.state.replicas.replica import ReplicaPosition, time_notes, time_since
+from penstock.state.lmdb_replicas.replica import ReplicaPosition, time_notes, time_since
 from penstock.state.restores.progress import RestoreProgress
 from penstock.topology.stores import StoreSpec
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from penstock.engines.threads.app import ThreadApp
     from penstock.log.base import TopicLog
-    from penstock.state.replicas.replica import Replica
+    from penstock.state.lmdb_replicas.replica import Replica
     from penstock.topology.plan.plan import TaskId
 
 __all__ = [

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
     from penstock.log.base import TopicLog
     from penstock.log.thread_clients import Part
+    from penstock.state.lmdb_replicas.replica import Replica, ReplicaPosition, ReplicaRows
     from penstock.state.maps import ReadableMap
-    from penstock.state.replicas.replica import Replica, ReplicaPosition, ReplicaRows
     from penstock.topology.plan.plan import TaskId
 
 __all__ = ["TaskReplica", "changelog_parts"]

@@ -32,7 +32,7 @@ from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.failures import error_of, failure, is_fenced, may_pass, persist, too_large_here
 from penstock.log.kafka.wire.transactions import ProducerTransactions
 from penstock.log.kafka.writing import checked
-from penstock.serde.partitioner import partitions_for
+from penstock.log.partitioner import partitions_for
 
 if TYPE_CHECKING:
     from penstock.log.kafka.clients.connections import Clients

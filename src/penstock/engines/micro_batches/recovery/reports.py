@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from penstock.engines.batches.recovery.changelog_rows import Restored
+from penstock.engines.micro_batches.recovery.changelog_rows import Restored
 from penstock.errors import CheckpointMismatchError, StateError
 from penstock.state.changelog.base import TaskNumbers
 from penstock.state.segments.chain import Chain
-from penstock.topology.plan.changelogs import numbers_topic
+from penstock.topology.plan.internal_topics import numbers_topic
 
 if TYPE_CHECKING:
     from penstock.topology.plan.plan import PhysicalPlan

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import StateError
 from penstock.log.base import TopicPartition
 from penstock.state.changelog.following import StoreRestorer
-from penstock.topology.plan.changelogs import changelog_topic, changelogs_of
+from penstock.topology.plan.internal_topics import changelog_topic, changelogs_of
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from penstock.base.clock import unix_ms
 from penstock.base.log_lines import Work, own_logger
-from penstock.engines.batches.envelope import Envelope, EnvelopeKind
-from penstock.engines.batches.spark_tasks import run_name
-from penstock.engines.batches.stage_rows import ALL_PARTITIONS, ArrivedRows, HandedRows
-from penstock.engines.batches.worker.open_tasks import OpenTask, acquire_task, release_task
-from penstock.engines.batches.worker.task_batch import write_outputs
 from penstock.engines.global_copy import GlobalStores
+from penstock.engines.micro_batches.envelope import Envelope, EnvelopeKind
+from penstock.engines.micro_batches.spark_tasks import run_name
+from penstock.engines.micro_batches.stage_rows import ALL_PARTITIONS, ArrivedRows, HandedRows
+from penstock.engines.micro_batches.worker.open_tasks import OpenTask, acquire_task, release_task
+from penstock.engines.micro_batches.worker.task_batch import write_outputs
 from penstock.engines.offsets.start_positions import lost_records_error
 from penstock.engines.spark.crash_notes import CrashNotes
 from penstock.errors import LogUnavailableError, OffsetOutOfRangeError
@@ -43,7 +43,7 @@ from penstock.topology.plan.plan import TaskRun
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from penstock.engines.batches.worker.task_batch import TaskBatch
+    from penstock.engines.micro_batches.worker.task_batch import TaskBatch
     from penstock.engines.spark.job import SparkJob
     from penstock.log.base import TopicLog
     from penstock.runtime.task import TaskOutput

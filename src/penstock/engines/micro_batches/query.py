@@ -12,12 +12,12 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from penstock.base.clock import unix_ms
 from penstock.base.log_lines import Work, own_logger
-from penstock.engines.batches.envelope import ENVELOPE_DDL, EnvelopeKind
-from penstock.engines.batches.object_store import CheckpointCopy
-from penstock.engines.batches.source import PenstockSource
-from penstock.engines.batches.spark_metrics import observed
-from penstock.engines.batches.spark_tasks import shuffle_width
-from penstock.engines.batches.worker.stage import run_stage
+from penstock.engines.micro_batches.envelope import ENVELOPE_DDL, EnvelopeKind
+from penstock.engines.micro_batches.object_store import CheckpointCopy
+from penstock.engines.micro_batches.source import PenstockSource
+from penstock.engines.micro_batches.spark_metrics import observed
+from penstock.engines.micro_batches.spark_tasks import shuffle_width
+from penstock.engines.micro_batches.worker.stage import run_stage
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.spark.crash_notes import LONG_STEP_S, notes_of_dead_workers, notes_of_workers
 from penstock.engines.spark.failures import is_lost_process, sealed_error_in, spark_error_reason, spark_error_text
@@ -362,7 +362,7 @@ def _warmed(data: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
         prepare_worker()
         import polars as pl
 
-        from penstock.engines.batches.worker.exactly_once import log_of
+        from penstock.engines.micro_batches.worker.exactly_once import log_of
 
         job = load_job(data)
         job.topology  # noqa: B018 - unpickled with its functions and what they import

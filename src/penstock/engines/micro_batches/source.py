@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from penstock.engines.batches.envelope import ENVELOPE_DDL
+from penstock.engines.micro_batches.envelope import ENVELOPE_DDL
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.spark.failures import to_worker_error
 from penstock.engines.spark.job import load_job
@@ -25,8 +25,8 @@ from penstock.engines.spark.job import load_job
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.engines.batches.object_store import CheckpointCopy
-    from penstock.engines.batches.planner import Planner
+    from penstock.engines.micro_batches.object_store import CheckpointCopy
+    from penstock.engines.micro_batches.planner import Planner
 
 __all__ = ["PenstockSource"]
 
@@ -78,7 +78,7 @@ class _SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def planner(self) -> Planner:
         if self._planner is None:
-            from penstock.engines.batches.planner import Planner
+            from penstock.engines.micro_batches.planner import Planner
 
             job = load_job(self.data)
             self._planner = Planner(job, job.open_log())
@@ -89,7 +89,7 @@ class _SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         job = load_job(self.data)
         if job.journal:
             if self._journal is None:
-                from penstock.engines.batches.object_store import CheckpointCopy
+                from penstock.engines.micro_batches.object_store import CheckpointCopy
 
                 self._journal = CheckpointCopy(job.journal, job.checkpoint)
             self._journal.push()
@@ -122,8 +122,8 @@ class _SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return list(self.planner.cut(SourceOffset.of(start), SourceOffset.of(end)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from penstock.engines.batches.spark_tasks import Bin
-        from penstock.engines.batches.worker.stage import run_first_stage
+        from penstock.engines.micro_batches.spark_tasks import Bin
+        from penstock.engines.micro_batches.worker.stage import run_first_stage
 
         assert isinstance(partition, Bin)  # noqa: S101 - made by partitions()
         return run_first_stage(self.data, partition)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.batches.envelope import EnvelopeKind
+from penstock.engines.micro_batches.envelope import EnvelopeKind
 from penstock.metrics.definitions import OWN
 from penstock.metrics.metric import MetricName
 from penstock.metrics.prometheus import family_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from penstock.engines.batches.planned_batch import BatchFacts, inputs_checksum
+from penstock.engines.micro_batches.planned_batch import BatchFacts, inputs_checksum
 from penstock.topology.plan.plan import TaskRun
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from penstock.log.thread_clients import CHANGELOG_WRITER, Writer
 from penstock.serde.auto import AutoSerde
 from penstock.state.documents import read_document, write_document
 from penstock.topology.configured.apply import with_settings
-from penstock.topology.plan.changelogs import changelog_topic, numbers_topic
+from penstock.topology.plan.internal_topics import changelog_topic, numbers_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.engines.application.planning import PlannedApp
     from penstock.log.base import Lease, TopicLog
     from penstock.log.thread_clients import ThreadClients
-    from penstock.topology.plan.changelogs import Changelog
+    from penstock.topology.plan.internal_topics import Changelog
     from penstock.topology.plan.stored import StoredPlan
 
 __all__ = [

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.engines.batches.envelope import PAYLOAD_BYTES, Envelope, EnvelopeKind, pack_records, unpack_records
-from penstock.engines.batches.spark_tasks import parse_run_name, run_name, slots_of
+from penstock.engines.micro_batches.envelope import PAYLOAD_BYTES, Envelope, EnvelopeKind, pack_records, unpack_records
+from penstock.engines.micro_batches.spark_tasks import parse_run_name, run_name, slots_of
 from penstock.log.base import RECORD_SCHEMA
 from penstock.topology.plan.plan import TaskRun
 

@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.engines.batches.envelope import Envelope, EnvelopeKind, decode, encode_all
-from penstock.engines.batches.planned_batch import BatchFacts
-from penstock.engines.batches.spark_tasks import parse_run_name, run_name, shuffle_width, slot_of
-from penstock.engines.batches.stage_rows import Outbox, rows_by_task
+from penstock.engines.micro_batches.envelope import Envelope, EnvelopeKind, decode, encode_all
+from penstock.engines.micro_batches.planned_batch import BatchFacts
+from penstock.engines.micro_batches.spark_tasks import parse_run_name, run_name, shuffle_width, slot_of
+from penstock.engines.micro_batches.stage_rows import Outbox, rows_by_task
 from penstock.engines.spark.failures import to_worker_error
 from penstock.engines.spark.job import load_job
 from penstock.engines.spark.worker_process import prepare_worker
@@ -22,8 +22,8 @@ from penstock.engines.spark.worker_process import prepare_worker
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.engines.batches.spark_tasks import Bin
-    from penstock.engines.batches.stage_rows import ArrivedRows
+    from penstock.engines.micro_batches.spark_tasks import Bin
+    from penstock.engines.micro_batches.stage_rows import ArrivedRows
     from penstock.engines.spark.job import SparkJob
     from penstock.topology.plan.plan import TaskRun
 
@@ -107,8 +107,8 @@ def _run_all(
         return
     from pyspark import TaskContext
 
-    from penstock.engines.batches.worker.exactly_once import log_of, run_task
-    from penstock.engines.batches.worker.task_batch import TaskBatch, prepare_transactions
+    from penstock.engines.micro_batches.worker.exactly_once import log_of, run_task
+    from penstock.engines.micro_batches.worker.task_batch import TaskBatch, prepare_transactions
 
     context = TaskContext.get()
     assert context is not None  # noqa: S101 - Spark sets it in workers

@@ -16,8 +16,8 @@ from typing import Any
 
 import lmdb
 
-from penstock.state.replicas.lmdb_replica import ABOUT, NUMBERS, STORE, LmdbRows, replica_description
-from penstock.state.replicas.replica import ReplicaPosition
+from penstock.state.lmdb_replicas.lmdb_replica import ABOUT, NUMBERS, STORE, LmdbRows, replica_description
+from penstock.state.lmdb_replicas.replica import ReplicaPosition
 
 __all__ = ["WatchedReplica", "watch_replicas"]
 

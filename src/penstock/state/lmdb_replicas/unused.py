@@ -21,11 +21,11 @@ import lmdb
 
 from penstock.base.log_lines import own_logger
 from penstock.errors import StateError
+from penstock.state.lmdb_replicas.folders import own_replicas, task_of
+from penstock.state.lmdb_replicas.lmdb_replica import OWNER_LOCK, note_use, remove_files, replica_place
+from penstock.state.lmdb_replicas.replica import ReplicaPosition
+from penstock.state.lmdb_replicas.watched import WatchedReplica
 from penstock.state.own_folder import open_lock
-from penstock.state.replicas.folders import own_replicas, task_of
-from penstock.state.replicas.lmdb_replica import OWNER_LOCK, note_use, remove_files, replica_place
-from penstock.state.replicas.replica import ReplicaPosition
-from penstock.state.replicas.watched import WatchedReplica
 from penstock.state.segments.loading import read_segment
 from penstock.state.segments.storage import open_storage
 

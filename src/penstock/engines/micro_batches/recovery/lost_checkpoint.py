@@ -26,15 +26,15 @@ from penstock.base.clock import unix_ms
 from penstock.base.log_lines import own_logger
 from penstock.engines.application.application_note import read_application
 from penstock.engines.application.identities import check_log_identity
-from penstock.engines.application.internal_topics import write_complete
+from penstock.engines.application.internal_topic_creation import write_complete
 from penstock.engines.application.locations import Locations, open_app_log
 from penstock.engines.application.modes import in_own_mode
 from penstock.engines.application.planning import PlannedApp, plan_for
 from penstock.engines.application.stored_plans import write_stored_plan
-from penstock.engines.batches.planned_batch import LastBatch, PlannedBatch
-from penstock.engines.batches.recovery.rebuild import Rebuilder, TaskReport
-from penstock.engines.batches.recovery.reports import require_unmoved
-from penstock.engines.batches.takeovers import TakenOverError, marked_batches, note_changelog_ends
+from penstock.engines.micro_batches.planned_batch import LastBatch, PlannedBatch
+from penstock.engines.micro_batches.recovery.rebuild import Rebuilder, TaskReport
+from penstock.engines.micro_batches.recovery.reports import require_unmoved
+from penstock.engines.micro_batches.takeovers import TakenOverError, marked_batches, note_changelog_ends
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.spark.spark_log import QUERY, forget_batches, planned_batches
 from penstock.errors import CheckpointMismatchError
@@ -42,7 +42,7 @@ from penstock.log.groups.gone_back import MARK
 from penstock.log.leases import held_lease
 from penstock.state.checkpoint import mark_removed, read_plan, remove_checkpoint
 from penstock.state.documents import delete_document, read_document, write_document
-from penstock.state.replicas.folders import own_replicas, remove_replica
+from penstock.state.lmdb_replicas.folders import own_replicas, remove_replica
 from penstock.topology.plan.evolution import require_compatible
 from penstock.topology.plan.stored import StoredPlan
 

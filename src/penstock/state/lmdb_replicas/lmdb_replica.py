@@ -26,11 +26,19 @@ import lmdb
 
 from penstock.base.clock import boot_id
 from penstock.errors import StateError
+from penstock.state.lmdb_replicas.lmdb_environment import MAP_BYTES, open_environment
+from penstock.state.lmdb_replicas.long_keys import (
+    are_plain,
+    fold,
+    fold_entry,
+    read_folded,
+    scan_folded,
+    scan_plain,
+    unfold,
+)
+from penstock.state.lmdb_replicas.replica import Pieces, ReplicaPosition
 from penstock.state.maps import Entries, MemoryMap
 from penstock.state.own_folder import open_lock, own_folder
-from penstock.state.replicas.lmdb_environment import MAP_BYTES, open_environment
-from penstock.state.replicas.long_keys import are_plain, fold, fold_entry, read_folded, scan_folded, scan_plain, unfold
-from penstock.state.replicas.replica import Pieces, ReplicaPosition
 
 if TYPE_CHECKING:
     from penstock.state.maps import ReadableMap

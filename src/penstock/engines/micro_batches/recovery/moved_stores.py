@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.application.internal_topics import changelog_writer
+from penstock.engines.application.internal_topic_creation import changelog_writer
 from penstock.engines.application.stored_plans import reserve_ids
-from penstock.engines.batches.planned_batch import LastBatch, committed_by_spark
-from penstock.engines.batches.recovery.rebuild import Rebuilder
+from penstock.engines.micro_batches.planned_batch import LastBatch, committed_by_spark
+from penstock.engines.micro_batches.recovery.rebuild import Rebuilder
 from penstock.engines.spark.spark_log import QUERY, planned_batches
 from penstock.errors import CheckpointMismatchError, MissingSegmentError
 from penstock.state.changelog.base import TaskNumbers
@@ -28,7 +28,7 @@ from penstock.state.segments.storage import open_storage
 from penstock.state.snapshots import pieces_of, write_snapshot
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
-from penstock.topology.plan.changelogs import numbers_topic
+from penstock.topology.plan.internal_topics import numbers_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa

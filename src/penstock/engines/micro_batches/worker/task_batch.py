@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.engines.batches.envelope import Envelope, EnvelopeKind
-from penstock.engines.batches.planned_batch import BatchFacts
-from penstock.engines.batches.spark_tasks import run_name
-from penstock.engines.batches.stage_rows import ArrivedRows
+from penstock.engines.micro_batches.envelope import Envelope, EnvelopeKind
+from penstock.engines.micro_batches.planned_batch import BatchFacts
+from penstock.engines.micro_batches.spark_tasks import run_name
+from penstock.engines.micro_batches.stage_rows import ArrivedRows
 from penstock.engines.spark import faults
 from penstock.engines.threads.loop.commit import RefusedRecords, by_partition
 from penstock.errors import ProductionError

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 from penstock.base.log_lines import own_logger
 from penstock.engines.application.application_note import note_application
 from penstock.engines.application.identities import check_log_identity
-from penstock.engines.application.internal_topics import prepare_changelogs
+from penstock.engines.application.internal_topic_creation import prepare_changelogs
 from penstock.engines.application.locations import log_settings
 from penstock.engines.application.stored_plans import read_stored_plan, resumable_plan, write_stored_plan
-from penstock.engines.batches.engine import BatchQuery
-from penstock.engines.batches.recovery.lost_checkpoint import is_takeover_unfinished, start_over, take_up
-from penstock.engines.batches.recovery.moved_stores import move_stores
-from penstock.engines.batches.recovery.rebuild import check_put_back
-from penstock.engines.batches.takeovers import (
+from penstock.engines.dataframes.into_topic import dataframe_queries
+from penstock.engines.micro_batches.query import BatchQuery
+from penstock.engines.micro_batches.recovery.lost_checkpoint import is_takeover_unfinished, start_over, take_up
+from penstock.engines.micro_batches.recovery.moved_stores import move_stores
+from penstock.engines.micro_batches.recovery.rebuild import check_put_back
+from penstock.engines.micro_batches.takeovers import (
     ResetElsewhereError,
     TakenOverError,
     check_changelog_ends,
     check_group,
     note_changelog_ends,
 )
-from penstock.engines.dataframes.into_topic import dataframe_queries
 from penstock.engines.offsets.start_positions import read_settings_of, take_up_group_resets
 from penstock.engines.spark import faults
 from penstock.engines.spark.job import SparkJob

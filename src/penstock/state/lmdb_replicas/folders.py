@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from penstock.state.replicas.lmdb_replica import replica_place
+from penstock.state.lmdb_replicas.lmdb_replica import replica_place
 
 __all__ = ["global_place", "own_replicas", "remove_replica", "task_of"]
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.engines.application.planning import PlannedApp
     from penstock.log.base import TopicLog
     from penstock.state.segments.segment import Segment
-    from penstock.topology.plan.changelogs import Changelog
+    from penstock.topology.plan.internal_topics import Changelog
     from penstock.topology.plan.stored import Home
     from penstock.topology.topology import Topology
 

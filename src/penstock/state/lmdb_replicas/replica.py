@@ -91,7 +91,7 @@ class ReplicaRows(Protocol):
 
 
 class Replica(Protocol):
-    """Committed rows with the position that they stand for, see `penstock.state.replicas.lmdb_replica.LmdbReplica`."""
+    """Committed rows with the position that they stand for (in LMDB: `LmdbReplica`)."""
 
     position: ReplicaPosition
 

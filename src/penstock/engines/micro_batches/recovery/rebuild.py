@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.engines.application.internal_topics import complete_changelogs
+from penstock.engines.application.internal_topic_creation import complete_changelogs
 from penstock.engines.application.locations import open_app_log
 from penstock.engines.application.modes import CONTINUOUS, in_own_mode, mode_of
 from penstock.engines.application.planning import PlannedApp, plan_for
 from penstock.engines.application.stored_plans import note_lost, read_stored_plan
-from penstock.engines.batches.planned_batch import LastBatch, committed_by_spark
-from penstock.engines.batches.recovery.changelog_rows import ChangelogRows
-from penstock.engines.batches.recovery.reports import (
+from penstock.engines.micro_batches.planned_batch import LastBatch, committed_by_spark
+from penstock.engines.micro_batches.recovery.changelog_rows import ChangelogRows
+from penstock.engines.micro_batches.recovery.reports import (
     TaskInspection,
     TaskReport,
     lost_rows,
@@ -37,8 +37,8 @@ from penstock.state.segments.chain import follow_chain
 from penstock.state.segments.loading import read_segment
 from penstock.state.segments.segment import NO_BATCH, Segment, SegmentHead, SegmentName, pack
 from penstock.state.segments.storage import SegmentStorage, open_storage
-from penstock.topology.plan.changelogs import numbers_topic
 from penstock.topology.plan.evolution import require_compatible
+from penstock.topology.plan.internal_topics import numbers_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa

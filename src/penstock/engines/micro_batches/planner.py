@@ -11,8 +11,8 @@ import numpy as np
 
 from penstock.base.clock import unix_ms
 from penstock.engines.application.identities import recreated_error, recreated_topics
-from penstock.engines.batches.planned_batch import PlannedBatch, note_planned
-from penstock.engines.batches.spark_tasks import cut_into_bins
+from penstock.engines.micro_batches.planned_batch import PlannedBatch, note_planned
+from penstock.engines.micro_batches.spark_tasks import cut_into_bins
 from penstock.engines.offsets.offsets import PartitionBacklog, SourceOffset, batch_ends
 from penstock.engines.offsets.start_positions import (
     added_positions,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.engines.batches.spark_tasks import Bin
+    from penstock.engines.micro_batches.spark_tasks import Bin
     from penstock.engines.offsets.offsets import Offsets
     from penstock.engines.offsets.start_positions import ReadSettings
     from penstock.engines.spark.job import SparkJob
