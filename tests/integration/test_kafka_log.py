@@ -186,7 +186,7 @@ def test_the_brokers_end_a_wait_for_data(log):
             assert waiting.result(60) == known
     (session,) = log.clients.waiter()._sessions.values()
     assert session._epoch > 3  # one session all the time
-    session.wanted = {**session.wanted, TopicPartition(topic, 3): 9}
+    session.offsets = {**session.offsets, TopicPartition(topic, 3): 9}
     assert [(each.topic, len(each.partitions)) for each in session.request(0).topics] == [(topic, 1)]
 
 

@@ -594,13 +594,15 @@ class Materialized(_Typed):
                 object.__setattr__(self, what, _at_least_zero(value, what))
 
     @classmethod
-    def of(cls, given: Materialized | str | None) -> Materialized | None:
+    def of(cls, materialized: Materialized | str | None) -> Materialized | None:
         """Return the options; a text is the name of the store."""
-        if given is None or isinstance(given, cls):
-            return given
-        if isinstance(given, str):
-            return cls(given)
-        raise TopologyError(f"{given!r} is not a Materialized", hint='Write Materialized("store-name") or the name.')
+        if materialized is None or isinstance(materialized, cls):
+            return materialized
+        if isinstance(materialized, str):
+            return cls(materialized)
+        raise TopologyError(
+            f"{materialized!r} is not a Materialized", hint='Write Materialized("store-name") or the name.'
+        )
 
     def with_name(self, name: str) -> Materialized:
         """Return the options with another store name."""

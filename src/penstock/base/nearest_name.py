@@ -13,7 +13,7 @@ _MOST_EDITS = 2
 _SHORTEST = 5  # of shorter names, many are two edits apart
 
 
-def nearest_names(name: str, known: Iterable[str], most: int = 1) -> list[str]:
+def nearest_names(name: str, vocabulary: Iterable[str], most: int = 1) -> list[str]:
     """Return the known names that are most like another one, the nearest first.
 
     Small and capital letters are the same, and so are dots and underscores.
@@ -23,7 +23,7 @@ def nearest_names(name: str, known: Iterable[str], most: int = 1) -> list[str]:
     """
     if len(name) > _MOST_LETTERS:
         return []
-    others = sorted(set(known) - {name})
+    others = sorted(set(vocabulary) - {name})
     same = [each for each in others if _letters(each) == _letters(name)]
     if same or len(name) == 1:  # any other letter would do as well
         return same[:most]
@@ -31,13 +31,13 @@ def nearest_names(name: str, known: Iterable[str], most: int = 1) -> list[str]:
     return [by_letters[each] for each in get_close_matches(_letters(name), by_letters, most, _LEAST_ALIKE)]
 
 
-def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
+def did_you_mean(name: str, vocabulary: Iterable[str], most: int = 1) -> str:
     """Return the question whether a known name was meant; empty if none is like it.
 
     >>> did_you_mean("clics", ["clicks", "orders"]), did_you_mean("payments", ["clicks"])
     ('Did you mean clicks?', '')
     """
-    return question(*nearest_names(name, known, most))
+    return question(*nearest_names(name, vocabulary, most))
 
 
 def question(*names: str) -> str:
@@ -50,7 +50,7 @@ def question(*names: str) -> str:
     return f"Did you mean {' or '.join(meant)}?" if meant else ""
 
 
-def mistyped(name: str, known: Iterable[str]) -> str:
+def mistyped(name: str, vocabulary: Iterable[str]) -> str:
     """Return the known name that is at most two edits away; empty if there is none, or if the name is known.
 
     An edit adds, drops or replaces a letter, or swaps two neighbours. Capitals and underscores for dots are not edits,
@@ -61,7 +61,7 @@ def mistyped(name: str, known: Iterable[str]) -> str:
     >>> mistyped("group.id", ["group.id", "group.is"]), mistyped("my.setting", ["group.id"])
     ('', '')
     """
-    names = sorted(set(known))
+    names = sorted(set(vocabulary))
     if name in names:
         return ""
     plain = name.lower().replace("_", ".")

@@ -25,8 +25,10 @@ def make_archives() -> list[Path]:
     """
     paths = {with_sql: archive_path(with_sql=with_sql) for with_sql in (False, True)}
     with ThreadPoolExecutor() as pool:
-        made = [pool.submit(make_archive, with_sql=with_sql) for with_sql, path in paths.items() if not path.exists()]
-    for each in made:
+        archives = [
+            pool.submit(make_archive, with_sql=with_sql) for with_sql, path in paths.items() if not path.exists()
+        ]
+    for each in archives:
         each.result()
     return [*paths.values()]
 

@@ -119,8 +119,8 @@ def main() -> None:
             raise
         if isinstance(error, OSError) and error.errno in _FULL:
             _write_no_more()
-            place = f" to {error.filename}" if error.filename else ""
-            print_error(f"nothing more can be written{place}: {error.strerror}", "Free disk space, then run it again.")
+            target = f" to {error.filename}" if error.filename else ""
+            print_error(f"nothing more can be written{target}: {error.strerror}", "Free disk space, then run it again.")
             sys.exit(1)
         if isinstance(error, ModuleNotFoundError) and (hint := hint_for(error, arguments)):
             print_error(f"this command needs the package {error.name}, which is not installed", hint)

@@ -168,9 +168,9 @@ class StreamsConfig(Mapping[str, Any]):
         return "\n".join(lines) or "all settings have their defaults"
 
 
-def _restored(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> StreamsConfig:
+def _restored(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> StreamsConfig:
     """Return a config with defaults of its own."""
-    config = StreamsConfig(given)
+    config = StreamsConfig(settings)
     config._set_defaults(defaults)  # noqa: SLF001 - the constructor's other half
     return config
 

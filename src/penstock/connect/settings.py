@@ -427,7 +427,7 @@ class WorkerConfig:
     values: Mapping[str, Any] = field(repr=False)
 
     @classmethod
-    def of(cls, given: Mapping[str, str], mode: Mode) -> WorkerConfig:
+    def of(cls, properties: Mapping[str, str], mode: Mode) -> WorkerConfig:
         """Parse the settings.
 
         Settings of an unknown name have no effect, as in Kafka, and are named in a warning; but a name that is one or
@@ -436,20 +436,20 @@ class WorkerConfig:
         Raises:
             ConfigError: One is missing or wrong, or has a mistyped name.
         """
-        unknown = _unknown_names(given)
-        for name in (each for each in given if not _is_settled(each)):
+        unknown = _unknown_names(properties)
+        for name in (each for each in properties if not _is_settled(each)):
             if meant := mistyped(name, _all_names() if name in unknown else _worker_names()):
                 raise ConfigError(f"a Connect worker has no setting {name!r}", hint=question(meant), setting=name)
         if unknown:
             _log.warning("these settings are not known to a Connect worker, and have no effect: %s", ", ".join(unknown))
-        for name, value in given.items():
+        for name, value in properties.items():
             if sentence := WORKER_MODEL.refusal(name, value, "worker"):
                 raise ConfigError(f"the worker's settings: {sentence}", setting=name)
         try:
-            values = worker_definition(mode).parse(given)
+            values = worker_definition(mode).parse(properties)
         except SettingError as error:
             raise ConfigError(f"the worker's settings: {error.message}", hint="See docs/connect/operate.md.") from error
-        config = cls(mode, dict(given), values)
+        config = cls(mode, dict(properties), values)
         config.address  # noqa: B018 - a wrong listener is an error now
         return config
 

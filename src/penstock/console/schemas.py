@@ -86,11 +86,13 @@ class Schemas:
 
     def version(self, subject: str, version: int) -> SchemaVersion:
         """Return a version of a subject."""
-        found = self._ask(f"read version {version} of {subject!r}", self._client.get_version, subject, version)
-        schema = found.schema
+        registered = self._ask(f"read version {version} of {subject!r}", self._client.get_version, subject, version)
+        schema = registered.schema
         references = tuple(f"{each.name} ({each.subject}, {each.version})" for each in schema.references or ())
         kind = schema.schema_type or "AVRO"
-        return SchemaVersion(subject, version, found.schema_id, kind, _indented(schema.schema_str or ""), references)
+        return SchemaVersion(
+            subject, version, registered.schema_id, kind, _indented(schema.schema_str or ""), references
+        )
 
     def compatibility(self, subject: str | None = None) -> tuple[str, bool]:
         """Return the level of compatibility, and whether the subject has it of its own."""

@@ -147,32 +147,32 @@ def internal_topics(application: str, plan: Mapping[str, Any] | None, topology: 
     return topics
 
 
-def forget(log: TopicLog, found: AppResources, lease: Lease) -> tuple[str, ...]:
+def forget(log: TopicLog, resources: AppResources, lease: Lease) -> tuple[str, ...]:
     """Delete state, checkpoint, internal topics, ledger and committed offsets.
 
     Args:
         log: The application's log.
-        found: The resources to delete.
+        resources: The resources to delete.
         lease: The application's lease.
 
     Returns:
         The deleted folders and topics.
     """
     deleted: list[str] = []
-    if found.plan is not None:
-        mark_removed(found.checkpoint, found.plan)
-    for folder in found.replicas:
+    if resources.plan is not None:
+        mark_removed(resources.checkpoint, resources.plan)
+    for folder in resources.replicas:
         remove_replica(folder)
         deleted.append(str(folder))
-    for topic in found.topics:
+    for topic in resources.topics:
         with suppress(UnknownTopicError):
             log.delete_topic(topic)
             deleted.append(topic)
-    log.clear_ledger(found.application)
-    log.delete_group(found.application, lease)
-    if found.plan is not None:
-        remove_checkpoint(found.checkpoint)
-        deleted.append(found.checkpoint)
+    log.clear_ledger(resources.application)
+    log.delete_group(resources.application, lease)
+    if resources.plan is not None:
+        remove_checkpoint(resources.checkpoint)
+        deleted.append(resources.checkpoint)
     return tuple(deleted)
 
 

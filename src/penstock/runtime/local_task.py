@@ -443,11 +443,11 @@ def _batches_of(records: Sequence[RawRecord]) -> list[TopicBatch]:
     if len(records) == 1:
         return [TopicBatch.of_rows(records)]
     places: dict[tuple[str, int], list[int]] = {}
-    for place, record in enumerate(records):
-        places.setdefault((record.topic, record.partition), []).append(place)
+    for position, record in enumerate(records):
+        places.setdefault((record.topic, record.partition), []).append(position)
     if len(places) == 1:
         return [TopicBatch.of_rows(records)]
-    return [TopicBatch.of_rows([records[place] for place in each], np.array(each)) for each in places.values()]
+    return [TopicBatch.of_rows([records[position] for position in each], np.array(each)) for each in places.values()]
 
 
 class LoggedState:
@@ -707,8 +707,8 @@ class LocalTasks:
 class _Counts(Mapping[str, int]):
     """The partition counts of topics; those that are not known have all the same."""
 
-    def __init__(self, known: Mapping[str, int], others: int) -> None:
-        self._known = known
+    def __init__(self, counts: Mapping[str, int], others: int) -> None:
+        self._known = counts
         self._others = others
 
     def __getitem__(self, topic: str) -> int:

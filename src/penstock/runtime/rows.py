@@ -506,19 +506,19 @@ class TaskInput:
         """Return the source record of an input position."""
         if position >= self.length:
             return RecordContext(None, -1, -1, -1, ())
-        found = self._records.get(position)
-        if found is None:
+        context = self._records.get(position)
+        if context is None:
             piece, row = self._pieces[0], position
             if len(self._pieces) > 1:
                 at = position if self._order is None else int(self._order[position])
                 number = int(np.searchsorted(self._starts, at, side="right")) - 1
                 piece, row = self._pieces[number], at - int(self._starts[number])
-            found = record_context(piece.batch, row if piece.rows is None else int(piece.rows[row]))
+            context = record_context(piece.batch, row if piece.rows is None else int(piece.rows[row]))
             name = self._names.get(piece.batch.topic)
             if name is not None:
-                found = found._replace(topic=name)
-            self._records[position] = found
-        return found
+                context = context._replace(topic=name)
+            self._records[position] = context
+        return context
 
 
 def _rows_of(piece: DecodedRecords, place: Place) -> Rows:

@@ -655,12 +655,12 @@ class SinkWriter:
         return [int(target) for target in answers]
 
 
-def _answered(wanted: NDArray[np.int32], keys: BytesColumn, count: int) -> NDArray[np.int32]:
+def _answered(chosen: NDArray[np.int32], keys: BytesColumn, count: int) -> NDArray[np.int32]:
     """Send a response to the partition from which its subscription came, where that is known."""
     if count <= 0:
         return np.full(len(keys), -1, np.int32)
-    exists = (wanted >= 0) & (wanted < count)
-    return wanted if exists.all() else np.where(exists, wanted, _partitions(keys, count)).astype(np.int32)
+    exists = (chosen >= 0) & (chosen < count)
+    return chosen if exists.all() else np.where(exists, chosen, _partitions(keys, count)).astype(np.int32)
 
 
 def _encode(serde: Serde[Any], column: Column, failures: dict[int, Exception]) -> BytesColumn:

@@ -154,20 +154,20 @@ class BaseSerde(ABC):
         return SerializationError(f"row {row}: {error.message}", hint=error.hint, **{**error.facts, "row": row})
 
     def refuse(
-        self, value: object, wanted: str, cause: BaseException | None = None, *, wrong_type: bool | None = None
+        self, value: object, expected: str, cause: BaseException | None = None, *, wrong_type: bool | None = None
     ) -> NoReturn:
         """Raise the error for a value that this serde cannot write; without a cause it is of a wrong type."""
         raise SerializationError(
-            f"the {self.name} serde writes {wanted}, not {type(value).__name__} {show(value)}",
+            f"the {self.name} serde writes {expected}, not {type(value).__name__} {show(value)}",
             hint="Give the operator a serde that fits its values (Consumed, Grouped, Produced, Materialized).",
             serde=self.name,
             wrong_type=cause is None if wrong_type is None else wrong_type,
         ) from cause
 
-    def reject(self, data: bytes, wanted: str, cause: BaseException | None = None) -> NoReturn:
+    def reject(self, data: bytes, expected: str, cause: BaseException | None = None) -> NoReturn:
         """Raise the error for bytes that this serde cannot read."""
         raise SerializationError(
-            f"the {self.name} serde reads {wanted}, not {len(data)} bytes {show(data)}",
+            f"the {self.name} serde reads {expected}, not {len(data)} bytes {show(data)}",
             hint="Give the topic the serde it was written with, or set deserialization.exception.handler.",
             serde=self.name,
         ) from cause
@@ -198,15 +198,15 @@ def parts_of(serde: Any) -> Iterator[Any]:
             left += vars(part).values()
 
 
-def with_parts(serde: Any, wanted: Callable[[Any], bool], change: Callable[[Any], Any]) -> Any:
+def with_parts(serde: Any, predicate: Callable[[Any], bool], change: Callable[[Any], Any]) -> Any:
     """Return the serde with its wanted parts changed; the very one if it has none."""
-    if wanted(serde):
+    if predicate(serde):
         return change(serde)
-    if not any(map(wanted, parts_of(serde))):
+    if not any(map(predicate, parts_of(serde))):
         return serde
     serde_copy = copy.copy(serde)
     for name, inner in vars(serde).items():
-        setattr(serde_copy, name, with_parts(inner, wanted, change))
+        setattr(serde_copy, name, with_parts(inner, predicate, change))
     return serde_copy
 
 

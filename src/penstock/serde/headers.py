@@ -219,7 +219,7 @@ def in_task(serde: Any, current: CurrentHeaders) -> Any:
 def current_of(serde: Any) -> CurrentHeaders | None:
     """Return where the headers are that a serde gets; None if it looks at none."""
     places = (part.current for part in parts_of(serde) if isinstance(part, HeadersSerde))
-    return next((place for place in places if place is not None), None)
+    return next((current for current in places if current is not None), None)
 
 
 def _is_headers_serde(part: Any) -> bool:

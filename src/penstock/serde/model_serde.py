@@ -164,9 +164,9 @@ class ModelCodec:
             field=path,
         )
 
-    def _reject(self, text: bytes, wanted: str, cause: BaseException | None = None) -> NoReturn:
+    def _reject(self, text: bytes, expected: str, cause: BaseException | None = None) -> NoReturn:
         raise SerializationError(
-            f"these {len(text)} bytes are no {self.name}, which is read from {wanted}: {show(text)}",
+            f"these {len(text)} bytes are no {self.name}, which is read from {expected}: {show(text)}",
             hint="Give the topic the serde it was written with, or set deserialization.exception.handler.",
             serde=f"model<{self.name}>",
         ) from cause

@@ -64,8 +64,8 @@ class MisfitError(ValueError):
         return f"field {self.path!r} {self.text}" if self.path else f"it {self.text}"
 
 
-def unlike(wanted: str, value: object) -> NoReturn:
-    raise MisfitError(f"is {type(value).__name__} {show(value, 60)}, not {wanted}")
+def unlike(expected: str, value: object) -> NoReturn:
+    raise MisfitError(f"is {type(value).__name__} {show(value, 60)}, not {expected}")
 
 
 class TypeCodec:
@@ -258,8 +258,8 @@ class _Items(TypeCodec):
             raise MisfitError(f"is no {self.kind.__name__}: {error}") from None
 
     def write(self, value: Any) -> Any:
-        wanted: Any = AbstractSet if issubclass(self.kind, set | frozenset) else (list, tuple)
-        if not isinstance(value, wanted):
+        kinds: Any = AbstractSet if issubclass(self.kind, set | frozenset) else (list, tuple)
+        if not isinstance(value, kinds):
             unlike(f"a {self.kind.__name__}", value)
         if not isinstance(value, AbstractSet):
             return _each(self.inner.write, value)
@@ -459,8 +459,8 @@ class RecordNode(TypeCodec):
                 types_ = {field.wire: field.node.column_type for field in self.fields}
             finally:
                 self._nested = False
-        known = {name: kind for name, kind in types_.items() if kind is not None}
-        return pl.Struct(known) if known else None
+        typed_fields = {name: kind for name, kind in types_.items() if kind is not None}
+        return pl.Struct(typed_fields) if typed_fields else None
 
     def read(self, document: Any) -> Any:
         if type(document) is not dict:

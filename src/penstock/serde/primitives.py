@@ -224,8 +224,8 @@ class NumberSerde(BaseSerde):
             return self._struct.pack(value)
         except (struct.error, OverflowError, TypeError) as error:
             fits = int | float | np.number if self._floats else int | np.integer
-            wanted = f"{self._kind} numbers of {self.width} bytes"
-            self.refuse(value, wanted, error, wrong_type=not isinstance(value, fits))
+            expected = f"{self._kind} numbers of {self.width} bytes"
+            self.refuse(value, expected, error, wrong_type=not isinstance(value, fits))
 
     def deserialize(self, data: bytes | None) -> Any:
         if data is None:

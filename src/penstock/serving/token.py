@@ -95,8 +95,8 @@ class TokenDoor:
             )
 
     def _visitor(self, headers: Mapping[str, str], cookie: str) -> object | None:
-        found = self._admission(_bearer(headers), headers)
-        return self._admission(_cookie(headers, cookie), headers) if found is None else found
+        visitor = self._admission(_bearer(headers), headers)
+        return self._admission(_cookie(headers, cookie), headers) if visitor is None else visitor
 
 
 def _headers_of(scope: Scope) -> dict[str, str]:

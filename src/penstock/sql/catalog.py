@@ -156,7 +156,7 @@ class Catalog:
         settings: What SET has set, and the settings of the session.
         variables: What DEFINE has defined, by names in upper case.
         topics: The partition counts of topics that are known.
-        made: The number of queries that have been made.
+        query_count: The number of queries that have been made.
         infer: Finds the columns of a topic's keys or values in a registry, by topic, ``key`` or ``value``, and format;
             None without a schema.
         queries: The plans of persistent queries by id, in the order in which they were made.
@@ -170,7 +170,7 @@ class Catalog:
     variables: dict[str, str] = field(default_factory=dict)
     topics: dict[str, int] = field(default_factory=dict)
     queries: dict[str, Any] = field(default_factory=dict)
-    made: int = 0
+    query_count: int = 0
     infer: Callable[[str, str, DataFormat], Sequence[tuple[str, SqlType]] | None] | None = None
     functions: UserFunctions = field(default_factory=UserFunctions)
     typed: dict[str, Sequence[tuple[str, SqlType]]] = field(default_factory=dict)
@@ -184,7 +184,7 @@ class Catalog:
             dict(self.variables),
             dict(self.topics),
             dict(self.queries),
-            self.made,
+            self.query_count,
             self.infer,
             self.functions.copy(),
             dict(self.typed),
@@ -201,8 +201,8 @@ class Catalog:
 
     def next_query_id(self, prefix: str, name: str) -> str:
         """Return the id of the next query, such as ``CSAS_OUTPUT_0``."""
-        number = self.made
-        self.made += 1
+        number = self.query_count
+        self.query_count += 1
         return f"{prefix}_{name}_{number}"
 
     def readers(self, name: str) -> list[str]:

@@ -191,13 +191,13 @@ class TopologyTestDriver:
         if isinstance(task, LocalTask):
             if partition:
                 self._check_partition(topic, partition)
-            place = (task.next_offset(topic), 0)
+            position = (task.next_offset(topic), 0)
         else:
             if partition is None:
                 partition = self._partitioner.partition(topic, data, task.partition_count(topic))
             self._check_partition(topic, partition)
-            place = (task.next_offset(topic, partition), partition)
-        self._collect(RawRecord(topic, place[0], timestamp, data, _bytes(value), pairs, place[1]))
+            position = (task.next_offset(topic, partition), partition)
+        self._collect(RawRecord(topic, position[0], timestamp, data, _bytes(value), pairs, position[1]))
 
     def pipe_record(self, record: RawRecord) -> None:
         """Write a record of bytes with the partition and offset that it has in a log."""
@@ -634,7 +634,7 @@ class DriverState:
         if stores[store].is_global:
             views = {GLOBAL: reads(store)}
         else:
-            wanted = range(count) if partitions is None or count == 1 else partitions
-            views = {number: reads(store, number) for number in wanted if 0 <= number < count}
+            numbers = range(count) if partitions is None or count == 1 else partitions
+            views = {number: reads(store, number) for number in numbers if 0 <= number < count}
         position = Position(self._driver.position_of(store))
         yield StoreSnapshot(views, 0, 0, position, dict.fromkeys(views, "memory"))

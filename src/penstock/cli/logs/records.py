@@ -117,7 +117,7 @@ class TextConsumer:
             "headers": [(h["key"], h["value"]) for h in row["headers"] or ()],
         }
 
-    def _decode(self, serde: Any, data: bytes | None, place: str, part: str) -> Any:
+    def _decode(self, serde: Any, data: bytes | None, position: str, part: str) -> Any:
         try:
             return serde.deserialize(data)
         except SerializationError as error:
@@ -125,7 +125,7 @@ class TextConsumer:
                 self.undecoded += 1
                 return data
             raise SerializationError(
-                f"{self._topic}-{place}: the {part} is not {with_article(serde.name)}: {error.message}",
+                f"{self._topic}-{position}: the {part} is not {with_article(serde.name)}: {error.message}",
                 hint="Give --key-format and --value-format (bytes shows anything).",
             ) from error
 

@@ -62,18 +62,18 @@ class ConnectorsOfWorker:
     def configure(self, name: str, config: Mapping[str, str], *, dry_run: bool) -> list[str]:
         """Create a connector, or change its settings; masked ones stay as they are."""
         before = self._client.configs().get(name, {})
-        wanted = {key: _setting(key, value, before.get(key)) for key, value in config.items()}
-        wanted["name"] = name
-        problems = self._client.problems(wanted)
+        new_config = {key: _setting(key, value, before.get(key)) for key, value in config.items()}
+        new_config["name"] = name
+        problems = self._client.problems(new_config)
         if problems:
             raise ConnectError("; ".join(problems[:5]), hint="Correct the settings.")
         changes = [
-            f"{key}: {shown(key, before.get(key, '-'))} -> {shown(key, wanted.get(key, '-'))}"
-            for key in sorted({*before, *wanted})
-            if before.get(key) != wanted.get(key)
+            f"{key}: {shown(key, before.get(key, '-'))} -> {shown(key, new_config.get(key, '-'))}"
+            for key in sorted({*before, *new_config})
+            if before.get(key) != new_config.get(key)
         ]
         if not dry_run and changes:
-            self._client.put_config(name, wanted)
+            self._client.put_config(name, new_config)
         return changes
 
 

@@ -51,8 +51,8 @@ def replay(
     from penstock.config import StreamsConfig
 
     span = _place(at, to)
-    topology, given = app.load()
-    settings = StreamsConfig(given)
+    topology, app_settings = app.load()
+    settings = StreamsConfig(app_settings)
     settings.require("application.id", "bootstrap.servers")
     has_failed = False
     for each in _replays(topology, settings, span, _debugged(topology) if debug else lambda run: run()):

@@ -140,12 +140,12 @@ def _read(option: str, records: SourceRecords) -> None:
         raise ConfigError(f"the input {name} cannot be read: {error.strerror}") from error
 
 
-def _add(line: bytes, place: str, topic: str, records: SourceRecords) -> None:
-    record = _record(line, place)
+def _add(line: bytes, location: str, topic: str, records: SourceRecords) -> None:
+    record = _record(line, location)
     topic = topic or record.get("topic") or (records.topics[0] if len(records.topics) == 1 else "")
     if not topic:
         raise ConfigError(
-            f"{place}: the record names no topic",
+            f"{location}: the record names no topic",
             hint=f'Add "topic" to it, or give --input TOPIC=FILE; topics are {", ".join(sorted(records.topics))}.',
         )
     headers = record.get("headers")
@@ -159,23 +159,25 @@ def _add(line: bytes, place: str, topic: str, records: SourceRecords) -> None:
             record.get("partition"),
         )
     except PenstockError as error:
-        raise type(error)(f"{place}: {error.message}", hint=error.hint, **error.facts) from error
+        raise type(error)(f"{location}: {error.message}", hint=error.hint, **error.facts) from error
     except (TypeError, ValueError) as error:
-        raise SerializationError(f"{place}: {error}", hint="Are the fields of the types that records have?") from error
+        raise SerializationError(
+            f"{location}: {error}", hint="Are the fields of the types that records have?"
+        ) from error
 
 
-def _record(line: bytes, place: str) -> dict[str, Any]:
+def _record(line: bytes, location: str) -> dict[str, Any]:
     hint = 'A line is one record: {"topic": "orders", "key": "1", "value": {"item": "lamp"}, "timestamp": 1000}.'
     if len(line) > _MOST_LINE_BYTES:
-        raise SerializationError(f"{place}: the line has more than {_MOST_LINE_BYTES >> 20} MiB", hint=hint)
+        raise SerializationError(f"{location}: the line has more than {_MOST_LINE_BYTES >> 20} MiB", hint=hint)
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise SerializationError(f"{place}: not JSON: {error}", hint=hint) from error
+        raise SerializationError(f"{location}: not JSON: {error}", hint=hint) from error
     if not isinstance(record, dict):
-        raise SerializationError(f"{place}: not a JSON object", hint=hint)
+        raise SerializationError(f"{location}: not a JSON object", hint=hint)
     if unknown := sorted(set(record) - _FIELDS):
-        raise SerializationError(f"{place}: a record has no field {unknown[0]!r}", hint=hint)
+        raise SerializationError(f"{location}: a record has no field {unknown[0]!r}", hint=hint)
     for name, kinds, what in (
         ("topic", str, "a text"),
         ("partition", int, "a whole number"),
@@ -183,5 +185,5 @@ def _record(line: bytes, place: str) -> dict[str, Any]:
         ("headers", (list, dict), "a list of pairs or an object"),
     ):
         if record.get(name) is not None and (not isinstance(record[name], kinds) or isinstance(record[name], bool)):
-            raise SerializationError(f"{place}: {name} is {json.dumps(record[name])[:60]}, not {what}", hint=hint)
+            raise SerializationError(f"{location}: {name} is {json.dumps(record[name])[:60]}, not {what}", hint=hint)
     return record

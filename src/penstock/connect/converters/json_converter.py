@@ -468,9 +468,9 @@ class JsonConverter(Converter):
         if data is None:
             return NO_VALUE
         in_envelope = self._with_schemas and self._schema is None
-        known = self._envelopes.read(data) if in_envelope else None
-        if known is not None:
-            return known
+        envelope = self._envelopes.read(data) if in_envelope else None
+        if envelope is not None:
+            return envelope
         try:
             node = read_json(data, leading_zeros=True)
         except BytesError as error:
@@ -497,11 +497,11 @@ class JsonConverter(Converter):
         schema: Schema | None = None
         values: list[Any] = []
         for number, each in enumerate(data):
-            found = read(topic, each)
-            if number and found.schema is not schema:
+            decoded = read(topic, each)
+            if number and decoded.schema is not schema:
                 return None
-            schema = found.schema
-            values.append(found.value)
+            schema = decoded.schema
+            values.append(decoded.value)
         return schema, values
 
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:

@@ -342,10 +342,10 @@ class SinkDelivery(RebalanceListener):
 
     def _check_place(self, tp: TopicPartition, first: int) -> None:
         """Refuse records before the place of a task that keeps offsets: it would take them for ones that it has."""
-        place = self._read.get(tp, first)
-        if self._keeps_offsets and first < place:
+        next_offset = self._read.get(tp, first)
+        if self._keeps_offsets and first < next_offset:
             raise ConnectError(
-                f"{tp.topic}-{tp.partition} goes on at offset {first}, but what was read of it ended at {place}: "
+                f"{tp.topic}-{tp.partition} goes on at offset {first}, but what was read of it ended at {next_offset}: "
                 "the topic was deleted and made again, or has lost records",
                 hint="The target keeps the offsets of what it has, and would leave the new records out: give the "
                 "connector another name or another target, or remove what the target keeps of that topic.",

@@ -213,8 +213,8 @@ def _accepted(headers: Mapping[str, str]) -> list[_Kind]:
 
 def _kind_of(headers: Mapping[str, str]) -> str:
     """Return the type of an answer: JSON, with the parameters with which the request names it."""
-    wanted = next((each for each in _accepted(headers) if each.bare in (JSON, *_WILD)), None)
-    return JSON if wanted is None or wanted.bare != JSON else wanted.shown(weighed=False)
+    media_type = next((each for each in _accepted(headers) if each.bare in (JSON, *_WILD)), None)
+    return JSON if media_type is None or media_type.bare != JSON else media_type.shown(weighed=False)
 
 
 def _options(route: RestRoute, request: Request) -> Response:

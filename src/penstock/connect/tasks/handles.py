@@ -342,20 +342,22 @@ class TaskProcesses:
 
 @dataclass(slots=True)
 class ProcessTask:
-    """A task in a process of its own."""
+    """A task in a process of its own.
+
+    Attributes:
+        spec: What it runs.
+        process: Its process.
+        pipe: The connection to it.
+        progress: The progress of the task.
+    """
 
     spec: TaskSpec
     process: BaseProcess
     pipe: Connection
-    made: TaskProgress = field(default_factory=TaskProgress)
+    progress: TaskProgress = field(default_factory=TaskProgress)
     _ended: bool = False
     _stopping: bool = False
     _last: str = ""
-
-    @property
-    def progress(self) -> TaskProgress:
-        """The progress of the task."""
-        return self.made
 
     def want(self, target: str) -> None:
         """Ask for a state."""

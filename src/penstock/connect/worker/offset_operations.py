@@ -189,8 +189,10 @@ def _in_map(pairs: Sequence[Pair], *, longs: bool = False) -> list[Pair]:
     for partition, offset in pairs:
         key = "" if partition is None else repr(sorted(partition.items()))
         unique[key] = (partition, offset)
-    found = list(unique.values())
-    return [found[at] for at in bucket_order([value_hash(partition, longs=longs) for partition, _ in found])]
+    unique_pairs = list(unique.values())
+    return [
+        unique_pairs[at] for at in bucket_order([value_hash(partition, longs=longs) for partition, _ in unique_pairs])
+    ]
 
 
 def sink_offsets(pairs: Sequence[Pair]) -> dict[TopicPartition, int | None]:

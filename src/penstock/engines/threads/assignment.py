@@ -198,9 +198,9 @@ def _standbys(
     return standbys, missing
 
 
-def _by_thread(threads: Iterable[str], found: Iterable[tuple[TaskId, str]]) -> Assignment:
+def _by_thread(threads: Iterable[str], pairs: Iterable[tuple[TaskId, str]]) -> Assignment:
     lists: dict[str, list[TaskId]] = {thread: [] for thread in threads}
-    for task, thread in found:
+    for task, thread in pairs:
         lists[thread].append(task)
     return {thread: tuple(sorted(tasks)) for thread, tasks in lists.items()}
 

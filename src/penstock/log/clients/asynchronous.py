@@ -317,18 +317,18 @@ def _go_back_to_records(consumer: Consumer, records: list[ConsumerRecord]) -> No
 
 
 def _go_back_to_batches(consumer: Consumer, batches: list[tuple[TopicPartition, pa.RecordBatch]]) -> None:
-    _go_back(consumer, ((place, batch.column("offset")[0].as_py()) for place, batch in batches))
+    _go_back(consumer, ((tp, batch.column("offset")[0].as_py()) for tp, batch in batches))
 
 
 def _go_back(consumer: Consumer, fetched: Iterable[tuple[TopicPartition, int]]) -> None:
     """Seek to the first of the records that a call has fetched for nobody."""
     firsts: dict[TopicPartition, int] = {}
-    for place, offset in fetched:
-        firsts.setdefault(place, offset)
+    for tp, offset in fetched:
+        firsts.setdefault(tp, offset)
     assigned = consumer.assignment()
-    for place, offset in firsts.items():
-        if place in assigned:
-            consumer.seek(place, offset)
+    for tp, offset in firsts.items():
+        if tp in assigned:
+            consumer.seek(tp, offset)
 
 
 class AsyncProducer:

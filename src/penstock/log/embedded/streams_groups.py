@@ -216,20 +216,20 @@ class EmbeddedStreamsCoordinator:
             stored = _StoredGroup.read(connection, group)
             if not stored.record.epoch:  # it has had no member yet
                 return None
-            found = stored.group(self._settings, now_ms)
-            found.expire(now_ms)
-            if not found.changed and not stored.dead():
-                return found.describe()
+            streams_group = stored.group(self._settings, now_ms)
+            streams_group.expire(now_ms)
+            if not streams_group.changed and not stored.dead():
+                return streams_group.describe()
         with self._log.writing() as connection:
             stored = _StoredGroup.read(connection, group)
             if not stored.record.epoch:  # it has had no member yet
                 return None
-            found = stored.group(self._settings, now_ms)
+            streams_group = stored.group(self._settings, now_ms)
             for member in stored.dead():
-                found.remove(member)
-            found.expire(now_ms)
-            stored.write(found, "")
-            return found.describe()
+                streams_group.remove(member)
+            streams_group.expire(now_ms)
+            stored.write(streams_group, "")
+            return streams_group.describe()
 
     def commit(
         self, group: str, membership: StreamsMembership, offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -306,20 +306,22 @@ class _StoredGroup:
     def read(cls, connection: sqlite3.Connection, group: str) -> _StoredGroup:
         row = connection.execute("SELECT document FROM streams_groups WHERE name = ?", (group,)).fetchone()
         text = "" if row is None else str(row[0])
-        found = cls(connection, group_from(group, text) if text else GroupRecord(group), before=text)
+        stored = cls(connection, group_from(group, text) if text else GroupRecord(group), before=text)
         for member, host, pid, start, heard_ms, document in connection.execute(
             "SELECT member, host, pid, process_start, heard_ms, document FROM streams_members WHERE name = ? "
             "ORDER BY member",
             (group,),
         ).fetchall():
-            found.members[member] = member_from(member, heard_ms, document)
-            found.places[member] = (host, pid, start)
-        return found
+            stored.members[member] = member_from(member, heard_ms, document)
+            stored.places[member] = (host, pid, start)
+        return stored
 
     def dead(self) -> list[str]:
         """Return the members whose processes on this machine are gone; a static one may come back."""
         return [
-            name for name, place in self.places.items() if self.members[name].instance is None and not may_run(*place)
+            name
+            for name, process in self.places.items()
+            if self.members[name].instance is None and not may_run(*process)
         ]
 
     def killed(self, instance: str | None) -> str:
@@ -364,10 +366,10 @@ class _StoredGroup:
             if record is None:
                 self.connection.execute("DELETE FROM streams_members WHERE name = ? AND member = ?", (name, member))
                 continue
-            place = own_process() if member == sender or member not in self.places else self.places[member]
+            process = own_process() if member == sender or member not in self.places else self.places[member]
             self.connection.execute(
                 "INSERT OR REPLACE INTO streams_members VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (name, member, _epoch_of(record), *place, record.heard_ms, member_text(record)),
+                (name, member, _epoch_of(record), *process, record.heard_ms, member_text(record)),
             )
         if sender in self.members and sender not in group.changed:
             self.connection.execute(

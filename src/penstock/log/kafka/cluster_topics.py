@@ -296,9 +296,9 @@ class Topics:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return a group's next offsets with their metadata; of these partitions, also first ones that are due."""
         cluster = self._clients.cluster()
-        doing, wanted = f"asking for the offsets of group {group!r}", None if places is None else list(places)
+        doing, partitions = f"asking for the offsets of group {group!r}", None if places is None else list(places)
         offsets: dict[TopicPartition, OffsetAndMetadata] = self.ask(
-            lambda: committed_offsets(cluster, group, wanted), doing, group=group
+            lambda: committed_offsets(cluster, group, partitions), doing, group=group
         )
         return offsets
 

@@ -119,7 +119,7 @@ def reader_of(topology: GroupTopology, topic: str) -> str | None:
 
 def _resolved(topology: GroupTopology, counts: Mapping[str, int]) -> tuple[GroupTopology, str]:
     """Return the topology with the topics that its patterns match, and a text if topics are missing."""
-    found, missing = [], []
+    subtopologies, missing = [], []
     for each in topology.subtopologies:
         matched = [
             sorted(topic for topic in counts if re.fullmatch(pattern, topic)) for pattern in each.source_patterns
@@ -139,9 +139,9 @@ def _resolved(topology: GroupTopology, counts: Mapping[str, int]) -> tuple[Group
             for group in each.copartition_groups
         )  # fmt: skip
         topics = (*each.source_topics, *(topic for part in matched for topic in part))
-        found.append(replace(each, source_topics=topics, source_patterns=(), copartition_groups=groups))
+        subtopologies.append(replace(each, source_topics=topics, source_patterns=(), copartition_groups=groups))
     text = f"Source topics {', '.join(sorted(set(missing)))} are missing." if missing else ""
-    return GroupTopology(tuple(found), topology.epoch), text
+    return GroupTopology(tuple(subtopologies), topology.epoch), text
 
 
 def _at(matched: list[list[str]], number: int) -> int:
@@ -155,32 +155,32 @@ def _repartition_counts(topology: GroupTopology, counts: Mapping[str, int]) -> d
     that its writers read.
     """
     specs = {spec.name: spec for each in topology.subtopologies for spec in each.repartition_sources}
-    found = {name: spec.partitions for name, spec in specs.items() if spec.partitions}
-    open_names = specs.keys() - found.keys()
+    resolved = {name: spec.partitions for name, spec in specs.items() if spec.partitions}
+    open_names = specs.keys() - resolved.keys()
     while open_names:
         ready = {
             name: max(sizes)
             for name in open_names
-            if (sizes := _writers_counts(topology, name, {**counts, **found}, specs.keys()))
+            if (sizes := _writers_counts(topology, name, {**counts, **resolved}, specs.keys()))
         }
         if not ready:
             names = ", ".join(sorted(open_names))
             text = f"The numbers of partitions of {names} depend on each other"
             return GroupStatus(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, text)
-        found |= ready
+        resolved |= ready
         open_names = open_names - ready.keys()
     free = {name for name, spec in specs.items() if not spec.partitions}
     for each in topology.subtopologies:
         for group in each.copartition_groups:
             topics = _members_of(each, *(group.source_topics, group.repartition_sources))
-            counts_of_group = {topic: found.get(topic) or counts[topic] for topic in topics}
+            counts_of_group = {topic: resolved.get(topic) or counts[topic] for topic in topics}
             fixed = {topic: size for topic, size in counts_of_group.items() if topic not in free}
             size = max((fixed or counts_of_group).values(), default=0)
-            found |= dict.fromkeys(counts_of_group.keys() & free, size)
+            resolved |= dict.fromkeys(counts_of_group.keys() & free, size)
             if len(set(fixed.values())) > 1:
                 text = f"Following topics do not have the same number of partitions: {sorted(fixed.items())}"
                 return GroupStatus(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, text)
-    return found
+    return resolved
 
 
 def _writers_counts(

@@ -331,9 +331,9 @@ def topology_difference(group: GroupTopology, member: GroupTopology) -> str:
     >>> topology_difference(old, GroupTopology((GroupSubtopology("0", ("orders", "users")),)))
     'sub-topology 0 reads users too'
     """
-    found = list(_differences(group, member))
-    more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    return "; ".join(found[:_MOST_NAMED]) + more
+    differences = list(_differences(group, member))
+    more = f"; and {len(differences) - _MOST_NAMED} more" if len(differences) > _MOST_NAMED else ""
+    return "; ".join(differences[:_MOST_NAMED]) + more
 
 
 def _differences(group: GroupTopology, member: GroupTopology) -> Iterator[str]:

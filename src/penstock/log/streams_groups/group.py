@@ -174,10 +174,10 @@ class StreamsGroup:
             return HeartbeatAnswer(error=HeartbeatError.INVALID_REQUEST, message=refusal)
         if heartbeat.epoch < JOIN_EPOCH:
             return self._leave(heartbeat, now_ms)
-        found = self._admitted(heartbeat, now_ms)
-        if isinstance(found, HeartbeatAnswer):
-            return found
-        member = found
+        admitted = self._admitted(heartbeat, now_ms)
+        if isinstance(admitted, HeartbeatAnswer):
+            return admitted
+        member = admitted
         before = member.assigned
         self._take_facts(member, heartbeat, client, host)
         member.heard_ms = now_ms
@@ -347,13 +347,13 @@ class StreamsGroup:
     def _configured(self) -> ConfiguredTopology:
         assert self.record.topology is not None, "members bring one"  # noqa: S101
         self._counts = self._read_counts()
-        found = configured(self.record.topology, self._counts)
-        if found.missing:
-            for each in found.missing:
+        topology = configured(self.record.topology, self._counts)
+        if topology.missing:
+            for each in topology.missing:
                 self._create(each)
             self._counts = self._read_counts()
-            found = configured(self.record.topology, self._counts)
-        return found
+            topology = configured(self.record.topology, self._counts)
+        return topology
 
     def _plan(self, topology: ConfiguredTopology, now_ms: int) -> None:
         """Plan the members' targets again if the group has changed."""

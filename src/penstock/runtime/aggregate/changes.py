@@ -120,9 +120,9 @@ class StoredWindows:
     values: Column
     stamps: NDArray[np.int64]
 
-    def of_keys(self, wanted: NDArray[np.bool_], numbers: NDArray[np.int64]) -> StoredWindows:
+    def of_keys(self, key_mask: NDArray[np.bool_], numbers: NDArray[np.int64]) -> StoredWindows:
         """Return the windows of the wanted keys, which get these numbers."""
-        mask = wanted[self.owners]
+        mask = key_mask[self.owners]
         return StoredWindows(
             numbers[self.owners[mask]], self.starts[mask], self.ends[mask], self.values.filter(mask), self.stamps[mask]
         )
@@ -138,7 +138,7 @@ class StoredWindows:
 class Runs(Protocol):
     """The rows of a batch, prepared for aggregation by column."""
 
-    def changes(self, known: KnownAggregation) -> WindowChanges | None:
+    def changes(self, aggregation: KnownAggregation) -> WindowChanges | None:
         """Return all changes of windows; None when these columns need the row loop."""
         ...
 
@@ -168,18 +168,20 @@ class ByKey:
         """Return the changes of all keys by the row loop."""
         return self.loop(self.rows, self.groups.codes, np.arange(len(self.rows)), [-1] * len(self.rows))
 
-    def changes(self, known: KnownAggregation, whole: Runs, simple: NDArray[np.bool_]) -> WindowChanges:
+    def changes(self, aggregation: KnownAggregation, whole: Runs, simple: NDArray[np.bool_]) -> WindowChanges:
         """Return the changes of simple keys by column and of the others by row; ``whole`` are all rows, prepared."""
         if not simple.any():
             return self.by_rows()
         if simple.all():
-            changes = whole.changes(known)
+            changes = whole.changes(aggregation)
             return self.by_rows() if changes is None else changes
         codes = self.groups.codes
         index, others = np.flatnonzero(simple[codes]), np.flatnonzero(~simple[codes])
         numbers = np.cumsum(simple) - 1
         part = RowGroups.of_codes(numbers[codes[index]])
-        changes = self.runs(self.rows.take(index), part, self.stored.of_keys(simple, numbers), index).changes(known)
+        changes = self.runs(self.rows.take(index), part, self.stored.of_keys(simple, numbers), index).changes(
+            aggregation
+        )
         if changes is None:
             return self.by_rows()
         changes = changes.moved(index)

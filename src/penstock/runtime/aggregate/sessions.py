@@ -108,7 +108,7 @@ class SessionRuns:
         simple[self._codes[bad]] = False
         return simple
 
-    def changes(self, known: KnownAggregation) -> WindowChanges | None:
+    def changes(self, aggregation: KnownAggregation) -> WindowChanges | None:
         """Return all changes of the sessions; None when these columns need the row loop."""
         times, before, order = self._times, self._before, self._order
         joins = (before >= 0) & (times - before <= self._gap)
@@ -125,7 +125,7 @@ class SessionRuns:
             self._stored.values.take_or_null(position) if len(self._stored.owners) else Column.nulls(len(heads))
         )
         stamps = np.where(position < 0, -1, self._stored.ends[position] if len(self._stored.owners) else -1)
-        fold = fold_known(known, self._rows, sessions, (aggregates, stamps), per_row=True)
+        fold = fold_known(aggregation, self._rows, sessions, (aggregates, stamps), per_row=True)
         if fold is None or fold.news is None or fold.olds is None:
             return None
         moment = (starts == times) & (

@@ -141,11 +141,11 @@ class SlidingRuns:
         simple[self._codes[bad]] = False
         return simple
 
-    def changes(self, known: KnownAggregation) -> WindowChanges | None:
+    def changes(self, aggregation: KnownAggregation) -> WindowChanges | None:
         """Return all changes of the windows; None when these columns need the row loop."""
-        if known.kind not in ("count", "sum") or known.start not in (None, 0):
+        if aggregation.kind not in ("count", "sum") or aggregation.start not in (None, 0):
             return None
-        numbers, stored = summands(known, self._rows), numbers_of(self._stored.values)
+        numbers, stored = summands(aggregation, self._rows), numbers_of(self._stored.values)
         if numbers is None or stored is None or numbers.dtype != np.int64 or stored.dtype != np.int64:
             return None  # differences of running sums are exact for integers alone
         largest, reach = (max(int(a.max()), -int(a.min())) if len(a) else 0 for a in (numbers, stored))
@@ -190,7 +190,7 @@ class SlidingRuns:
         empty = created | (left & new_time[at] & (self._previous[at] < times[at] - difference))
         olds = pl.Series("", news - values[at])
         if empty.any():
-            olds = olds.set(pl.Series(empty), known.start)
+            olds = olds.set(pl.Series(empty), aggregation.start)
         return WindowChanges(
             index,
             starts,
@@ -202,11 +202,13 @@ class SlidingRuns:
         )
 
 
-def _holds(numbers: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _holds(numbers: NDArray[np.int64], candidates: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return whether each wanted number is among these, which are sorted."""
     if not len(numbers):
-        return np.zeros(len(wanted), np.bool_)
-    is_held: NDArray[np.bool_] = numbers[np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)] == wanted
+        return np.zeros(len(candidates), np.bool_)
+    is_held: NDArray[np.bool_] = (
+        numbers[np.minimum(np.searchsorted(numbers, candidates), len(numbers) - 1)] == candidates
+    )
     return is_held
 
 

@@ -130,7 +130,7 @@ def _numbers(index: NDArray[np.int64]) -> NDArray[np.int64]:
 
 EMIT_INTERVAL = "__emit.interval.ms.kstreams.windowed.aggregation__"
 _DEFAULT_INTERVAL_MS = 1000
-_Found = tuple[int, int, Any, Any, int]  # start, end, key, value, timestamp
+_Ended = tuple[int, int, Any, Any, int]  # start, end, key, value, timestamp
 
 
 def last_emit_meta(store: str) -> str:
@@ -260,45 +260,45 @@ class ClosedWindows:
         size = 0 if self._windows.kind == "session" else self._windows.size_ms
         now = self._context.get_meta(self._stream_time_meta, NO_TIME) + size + self._windows.closes_after_ms + 1
         self._context.put_meta(self._stream_time_meta, now)
-        ended = self._found() if self.closes(now) else []
+        ended = self._ended_windows() if self.closes(now) else []
         place = Place((len(self._context.input_stream_times) - 1, AFTER), len(ended))
         return self._closed(place, None, ended)
 
     def emit(self, rows: Rows) -> Rows:
         """Return the closed windows, sent with the last of the rows; oldest first, then by key."""
-        return self._send(rows, self._found())
+        return self._send(rows, self._ended_windows())
 
-    def _send(self, rows: Rows, found: list[_Found]) -> Rows:
-        sender = rows.take(np.full(len(found), len(rows) - 1, np.int64))
-        return self._closed(sender.place, sender.headers, found)
+    def _send(self, rows: Rows, ended: list[_Ended]) -> Rows:
+        sender = rows.take(np.full(len(ended), len(rows) - 1, np.int64))
+        return self._closed(sender.place, sender.headers, ended)
 
-    def _closed(self, place: Place, headers: list[Headers] | None, found: list[_Found]) -> Rows:
-        starts = np.array([start for start, *_ in found], np.int64)
-        ends = np.array([end for _, end, *_ in found], np.int64)
+    def _closed(self, place: Place, headers: list[Headers] | None, ended: list[_Ended]) -> Rows:
+        starts = np.array([start for start, *_ in ended], np.int64)
+        ends = np.array([end for _, end, *_ in ended], np.int64)
         return Rows(
-            place.extend(np.arange(len(found))),
-            np.array([stamp for *_, stamp in found], np.int64),
-            WindowedColumn(Column.of_items([key for _, _, key, _, _ in found]), starts, ends),
-            Column.of_items([value for *_, value, _ in found]),
+            place.extend(np.arange(len(ended))),
+            np.array([stamp for *_, stamp in ended], np.int64),
+            WindowedColumn(Column.of_items([key for _, _, key, _, _ in ended]), starts, ends),
+            Column.of_items([value for *_, value, _ in ended]),
             headers,
-            Column.nulls(len(found)),
+            Column.nulls(len(ended)),
         )
 
-    def _found(self) -> list[_Found]:
+    def _ended_windows(self) -> list[_Ended]:
         began = time.perf_counter()
         ended = self._closed_sessions() if self._windows.kind == "session" else self._closed_windows()
         seconds = time.perf_counter() - began
         self._context.sensor.on_emitted(self._context.task_id, self._name, len(ended), seconds)
         return ended
 
-    def _closed_windows(self) -> list[_Found]:
+    def _closed_windows(self) -> list[_Ended]:
         store = self._context.store(self._store)
         serde = store.spec.key_serde
         entries = list(store.fetch_closed(*self._range))
         entries.sort(key=lambda entry: (entry[0].window.start, serde.serialize(entry[0].key)))
         return [(w.window.start, w.window.end, w.key, v.value, v.timestamp) for w, v in entries]
 
-    def _closed_sessions(self) -> list[_Found]:
+    def _closed_sessions(self) -> list[_Ended]:
         sessions = self._context.store(self._store).find_ended(*self._range)
         return [(s.window.start, s.window.end, s.key, value, s.window.end) for s, value in sessions]
 

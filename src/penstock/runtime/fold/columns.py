@@ -120,17 +120,19 @@ def recognise(aggregation: Aggregation) -> KnownAggregation | None:
     return None
 
 
-def few_by_row(aggregation: Aggregation, known: KnownAggregation | None) -> bool:
+def few_by_row(aggregation: Aggregation, recognised: KnownAggregation | None) -> bool:
     """Return whether a few rows take less time one by one than by the columns of the known aggregation."""
     function = aggregation.aggregator
-    return known is not None and known.kind in _NUMBERS and not (function is not None and function.is_expression)
+    return (
+        recognised is not None and recognised.kind in _NUMBERS and not (function is not None and function.is_expression)
+    )
 
 
-def one_by_row(aggregation: Aggregation, known: KnownAggregation | None) -> bool:
+def one_by_row(aggregation: Aggregation, recognised: KnownAggregation | None) -> bool:
     """Return whether a single row may be folded by a call: nothing of the aggregation needs a column."""
     function = aggregation.aggregator
     is_expression = function is not None and function.is_expression
-    return not is_expression and (known is None or known.kind in _NUMBERS)
+    return not is_expression and (recognised is None or recognised.kind in _NUMBERS)
 
 
 def _of_builtin(fn: BuiltInAggregator) -> KnownAggregation | None:
@@ -365,13 +367,18 @@ _Result = tuple[Column, Column | None, Column | None]  # final; news and olds wh
 
 
 def fold_known(
-    known: KnownAggregation, rows: Rows, groups: RowGroups, before: tuple[Column, NDArray[np.int64]], *, per_row: bool
+    aggregation: KnownAggregation,
+    rows: Rows,
+    groups: RowGroups,
+    before: tuple[Column, NDArray[np.int64]],
+    *,
+    per_row: bool,
 ) -> FoldResult | None:
     """Aggregates whole columns; None when these columns need the row loop."""
     stamps = groups.segments.running_max(rows.timestamps, before[1]) if per_row else None
     if per_row and stamps is None:
         return None
-    result = _fold(known, rows, groups, before[0], per_row=per_row)
+    result = _fold(aggregation, rows, groups, before[0], per_row=per_row)
     if result is None:
         return None
     final, news, olds = result
@@ -384,22 +391,26 @@ def fold_known(
     return FoldResult(final, final_stamps, last, None, news, olds, stamps)
 
 
-def _fold(known: KnownAggregation, rows: Rows, groups: RowGroups, before: Column, *, per_row: bool) -> _Result | None:
-    if known.kind == "struct":
-        return _struct(known, rows, groups, before, per_row=per_row)
-    if known.kind == "row":
-        return _row(known, rows, groups, before, per_row=per_row)
-    if known.kind in ("first", "last"):
-        return _pick(known, rows, groups, before, per_row=per_row)
-    return _arithmetic(known, rows, groups, before, per_row=per_row)
+def _fold(
+    aggregation: KnownAggregation, rows: Rows, groups: RowGroups, before: Column, *, per_row: bool
+) -> _Result | None:
+    if aggregation.kind == "struct":
+        return _struct(aggregation, rows, groups, before, per_row=per_row)
+    if aggregation.kind == "row":
+        return _row(aggregation, rows, groups, before, per_row=per_row)
+    if aggregation.kind in ("first", "last"):
+        return _pick(aggregation, rows, groups, before, per_row=per_row)
+    return _arithmetic(aggregation, rows, groups, before, per_row=per_row)
 
 
-def _struct(known: KnownAggregation, rows: Rows, groups: RowGroups, before: Column, *, per_row: bool) -> _Result | None:
+def _struct(
+    aggregation: KnownAggregation, rows: Rows, groups: RowGroups, before: Column, *, per_row: bool
+) -> _Result | None:
     """Aggregate several at once: each part by itself, put together again."""
     absent = before.null_mask()
     parts: list[_Result] = []
     try:
-        for name, part in known.parts:
+        for name, part in aggregation.parts:
             if absent.all():
                 part_before = Column.nulls(len(groups))
             elif isinstance(before.series().dtype, pl.Struct) and name in before.series().struct.fields:
@@ -410,7 +421,7 @@ def _struct(known: KnownAggregation, rows: Rows, groups: RowGroups, before: Colu
             if result is None:
                 return None
             parts.append(result)
-        names = [name for name, _ in known.parts]
+        names = [name for name, _ in aggregation.parts]
         final, news, olds = (
             None
             if columns[0] is None
@@ -430,16 +441,18 @@ def _struct(known: KnownAggregation, rows: Rows, groups: RowGroups, before: Colu
     return Column.of_series(final), Column.of_series(news), Column.of_series(shown)
 
 
-def _row(known: KnownAggregation, rows: Rows, groups: RowGroups, before: Column, *, per_row: bool) -> _Result | None:
+def _row(
+    aggregation: KnownAggregation, rows: Rows, groups: RowGroups, before: Column, *, per_row: bool
+) -> _Result | None:
     """Aggregate columns of rows side by side, each to a column of its own."""
     values, size = rows.values, len(groups)
     if isinstance(before, RowColumn):
         states: Sequence[Column] = before.shown()
     else:  # of few keys, or none
-        rows_before, width = before.items(), range(len(known.parts))
+        rows_before, width = before.items(), range(len(aggregation.parts))
         states = [Column.of_items([None if row is None else row[at] for row in rows_before]) for at in width]
     parts: list[_Result] = []
-    for (number, part), state in zip(known.parts, states, strict=True):
+    for (number, part), state in zip(aggregation.parts, states, strict=True):
         of_part = rows
         if number:
             if not isinstance(values, RowColumn) or values.absent is not None:
@@ -475,15 +488,15 @@ def _within(limit: int | None, results: Column) -> bool:
     return -limit <= int(numbers.min()) and int(numbers.max()) <= limit
 
 
-def _field(known: KnownAggregation, rows: Rows) -> Column | None:
+def _field(aggregation: KnownAggregation, rows: Rows) -> Column | None:
     """Return the aggregated values as a column without nulls; None when there is no such column."""
     column = rows.values
     try:
-        if known.field is not None:
+        if aggregation.field is not None:
             series = column.series()
-            if not isinstance(series.dtype, pl.Struct) or known.field not in series.struct.fields:
+            if not isinstance(series.dtype, pl.Struct) or aggregation.field not in series.struct.fields:
                 return None
-            column = Column.of_series(series.struct.field(known.field).alias(""))
+            column = Column.of_series(series.struct.field(aggregation.field).alias(""))
         return None if column.null_mask().any() else column
     except SerializationError:
         return None
@@ -494,8 +507,10 @@ def _side_by_side(names: list[str], columns: Sequence[Column | None]) -> pl.Seri
     return pl.DataFrame(series).to_struct("")
 
 
-def _pick(known: KnownAggregation, rows: Rows, groups: RowGroups, before: Column, *, per_row: bool) -> _Result | None:
-    values = _field(known, rows)
+def _pick(
+    aggregation: KnownAggregation, rows: Rows, groups: RowGroups, before: Column, *, per_row: bool
+) -> _Result | None:
+    values = _field(aggregation, rows)
     if values is None:
         return None
     size = len(groups)
@@ -503,10 +518,10 @@ def _pick(known: KnownAggregation, rows: Rows, groups: RowGroups, before: Column
     absent = before.null_mask()
     arrival = np.where(absent, size + groups.first, np.arange(size))  # the row of "first" for each group
     if not per_row:
-        chosen = size + groups.last_rows() if known.kind == "last" else arrival
+        chosen = size + groups.last_rows() if aggregation.kind == "last" else arrival
         return everything.take(chosen), None, None
     previous = groups.segments.previous_rows()
-    if known.kind == "last":
+    if aggregation.kind == "last":
         chosen = size + np.arange(len(rows))
         old = np.where(previous < 0, groups.codes, size + previous)
     else:
@@ -517,10 +532,10 @@ def _pick(known: KnownAggregation, rows: Rows, groups: RowGroups, before: Column
 
 
 def _arithmetic(
-    known: KnownAggregation, rows: Rows, groups: RowGroups, before: Column, *, per_row: bool
+    aggregation: KnownAggregation, rows: Rows, groups: RowGroups, before: Column, *, per_row: bool
 ) -> _Result | None:
     absent = before.null_mask()
-    numbers = summands(known, rows)
+    numbers = summands(aggregation, rows)
     stored = numbers_of(before)
     if numbers is None or stored is None:
         return None
@@ -529,20 +544,20 @@ def _arithmetic(
     if stored.dtype != numbers.dtype:
         return None
     floats = numbers.dtype == np.float64
-    if known.start is not None:
-        if type(known.start) is not (float if floats else int):
+    if aggregation.start is not None:
+        if type(aggregation.start) is not (float if floats else int):
             return None
-        stored = np.where(absent, known.start, stored)
-    if known.kind in ("count", "sum"):
-        if floats and known.start is None:
+        stored = np.where(absent, aggregation.start, stored)
+    if aggregation.kind in ("count", "sum"):
+        if floats and aggregation.start is None:
             stored = np.where(absent, -0.0, stored)  # to which any number can be added without a change
         add = _float_sums if floats else _sums
         final, running = add(numbers, groups, stored, per_row=per_row)
     else:
-        if known.start is None:
+        if aggregation.start is None:
             stored = np.where(absent, numbers[groups.first], stored)
         extremes = _float_extremes if floats else _extremes
-        final, running = extremes(known.kind == "min", numbers, groups, stored, per_row=per_row)
+        final, running = extremes(aggregation.kind == "min", numbers, groups, stored, per_row=per_row)
     if final is None or (per_row and running is None):
         return None
     finals = Column.of_series(pl.Series("", final))
@@ -553,18 +568,18 @@ def _arithmetic(
     olds = pl.Series("", np.where(is_first, stored[groups.codes], running[previous]))
     starting = is_first & absent[groups.codes]
     if starting.any():
-        olds = olds.set(pl.Series(starting), known.start)
+        olds = olds.set(pl.Series(starting), aggregation.start)
     return finals, Column.of_series(pl.Series("", running)), Column.of_series(olds)
 
 
-def summands(known: KnownAggregation, rows: Rows) -> NDArray[Any] | None:
+def summands(aggregation: KnownAggregation, rows: Rows) -> NDArray[Any] | None:
     """Return the number that each row adds, or is compared by."""
-    if known.kind == "count" and known.field is None:
+    if aggregation.kind == "count" and aggregation.field is None:
         return np.ones(len(rows), np.int64)
-    column = _field(known, rows)
+    column = _field(aggregation, rows)
     if column is None:
         return None
-    return np.ones(len(rows), np.int64) if known.kind == "count" else numbers_of(column)
+    return np.ones(len(rows), np.int64) if aggregation.kind == "count" else numbers_of(column)
 
 
 def numbers_of(column: Column) -> NDArray[Any] | None:

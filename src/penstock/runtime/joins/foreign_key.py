@@ -297,11 +297,11 @@ class _EarlierParts:
         """
         if self._begun != self._context.begun:
             self._begun, self._foreign_keys = self._context.begun, {}
-        known = self._foreign_keys
-        earlier = [known.get(name, _NEVER) for name in names]
+        foreign_keys = self._foreign_keys
+        earlier = [foreign_keys.get(name, _NEVER) for name in names]
         self._context.on_take_back(lambda: self._restore(names, earlier))
-        known.update((name, None) for name, one in zip(names, earlier, strict=True) if one is _NEVER)
-        known.update((names[code], key) for code, key in zip(codes, before, strict=True) if key is not None)
+        foreign_keys.update((name, None) for name, one in zip(names, earlier, strict=True) if one is _NEVER)
+        foreign_keys.update((names[code], key) for code, key in zip(codes, before, strict=True) if key is not None)
         return earlier
 
     def _restore(self, names: list[bytes | None], earlier: list[Any]) -> None:
@@ -394,7 +394,7 @@ class _SubscriptionSend(Operator):
         if self._context.in_parts:
             names = to_bytes_list(large_binary(self._operation.primary_key_serde.encode(rows.keys.take(groups.first))))
             earlier = self._earlier.exchange(names, groups.codes.tolist(), before.items())
-            again |= np.array([known is not _NEVER for known in earlier], np.bool_)[groups.codes]
+            again |= np.array([earlier_key is not _NEVER for earlier_key in earlier], np.bool_)[groups.codes]
         if not again.any():
             return before
         subscribe[again & (subscribe == Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)] = (
@@ -408,12 +408,14 @@ class _SubscriptionSend(Operator):
         newest = np.maximum.accumulate(at)
         last_sent = segments.scatter(np.where(newest >= segments.starts[segments.codes], segments.order[newest], -1))
         every = before
-        sent_earlier = np.array([known is not _NEVER and known is not None for known in earlier], np.bool_)[
-            groups.codes
-        ]
+        sent_earlier = np.array(
+            [earlier_key is not _NEVER and earlier_key is not None for earlier_key in earlier], np.bool_
+        )[groups.codes]
         if sent_earlier.any():
             last_sent = np.where((last_sent < 0) & sent_earlier, len(rows) + groups.codes, last_sent)
-            every = Column.concat([before, Column.of_items([None if known is _NEVER else known for known in earlier])])
+            every = Column.concat(
+                [before, Column.of_items([None if earlier_key is _NEVER else earlier_key for earlier_key in earlier])]
+            )
         removed = silent & (last_sent >= 0)
         unsubscribe[removed] = Instruction.DELETE_KEY_AND_PROPAGATE
         return every.take(np.where(removed, last_sent, np.arange(len(rows))))

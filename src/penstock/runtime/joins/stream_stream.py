@@ -64,10 +64,10 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Positions of probes and of the rows that each found, in the order of probe, time and arrival."""
+    """Positions of probes and of the rows that each one matches, in the order of probe, time and arrival."""
 
     probes: NDArray[np.int64]
-    found: NDArray[np.int64]
+    matches: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.probes)
@@ -206,18 +206,18 @@ class Arrived:
             np.concatenate([np.full(len(stored), -1, np.int64), self.ranks[self.valid]]),
         )
 
-    def values_of(self, stored: WindowRows, found: NDArray[np.int64]) -> Column:
+    def values_of(self, stored: WindowRows, matches: NDArray[np.int64]) -> Column:
         """Return the values of rows that were found: positions in `candidates`."""
-        old = found < len(stored)
+        old = matches < len(stored)
         if not old.any():
-            return self.rows.values.take(self.valid[found - len(stored)])
-        from_store = stored.decode(found[old])
+            return self.rows.values.take(self.valid[matches - len(stored)])
+        from_store = stored.decode(matches[old])
         if old.all():
             return from_store
-        both = Column.concat([from_store, self.rows.values.take(self.valid[found[~old] - len(stored)])])
-        index = np.empty(len(found), np.int64)
+        both = Column.concat([from_store, self.rows.values.take(self.valid[matches[~old] - len(stored)])])
+        index = np.empty(len(matches), np.int64)
         index[old] = np.arange(len(from_store))
-        index[~old] = np.arange(len(from_store), len(found))
+        index[~old] = np.arange(len(from_store), len(matches))
         return both.take(index)
 
 
@@ -278,18 +278,18 @@ class _SelfJoin(Operator):
         left_counts = np.bincount(lefts.probes, minlength=len(times))
         right_counts = np.bincount(rights.probes, minlength=len(times))
         alone = self._joins_itself(times)
-        is_later = candidates.times[rights.found] > times[rights.probes]
+        is_later = candidates.times[rights.matches] > times[rights.probes]
         earlier = np.bincount(rights.probes[~is_later], minlength=len(times))
         right_numbers = numbered(right_counts) + left_counts[rights.probes] + (is_later & alone[rights.probes])
         valid = rows.take(arrived.valid)
         own = np.flatnonzero(alone)
         pieces = [
-            _piece(valid, lefts.probes, numbered(left_counts), candidates.times[lefts.found]),
-            _piece(valid, rights.probes, right_numbers, candidates.times[rights.found]),
+            _piece(valid, lefts.probes, numbered(left_counts), candidates.times[lefts.matches]),
+            _piece(valid, rights.probes, right_numbers, candidates.times[rights.matches]),
             _piece(valid, own, (left_counts + earlier)[own], times[own]),
         ]
-        others = arrived.values_of(stored, rights.found)
-        pieces[0] = replace(pieces[0], olds=arrived.values_of(stored, lefts.found))
+        others = arrived.values_of(stored, rights.matches)
+        pieces[0] = replace(pieces[0], olds=arrived.values_of(stored, lefts.matches))
         pieces[1] = replace(pieces[1], values=others, olds=pieces[1].values)
         pieces[2] = replace(pieces[2], olds=pieces[2].values)
         joined = Rows.merge(pieces)
@@ -572,9 +572,9 @@ def matched_rows(matches: Matches, skipped: NDArray[np.int64] | None) -> Rows:
     rows = replace(
         rows,
         place=rows.place.extend(number),
-        timestamps=np.maximum(rows.timestamps, matches.candidates.times[pairs.found]),
+        timestamps=np.maximum(rows.timestamps, matches.candidates.times[pairs.matches]),
     )
-    return _both(rows, matches.other.values_of(matches.stored, pairs.found), is_left=matches.is_left)
+    return _both(rows, matches.other.values_of(matches.stored, pairs.matches), is_left=matches.is_left)
 
 
 def lone_rows(
@@ -636,7 +636,7 @@ def outer_events(
         present = arrived.rows.values.take(arrived.valid[waits_here])
         values.append(matches.side.store.spec.value_serde.encode(present))
         if matches.other_waits:
-            probes, matched = matches.pairs.probes, matches.pairs.found
+            probes, matched = matches.pairs.probes, matches.pairs.matches
             flags = np.full(len(matched), not matches.is_left, np.bool_)
             keys = arrived.keys.take(pa.array(probes))
             match_rows.append(OuterJoinView.rows(matches.candidates.times[matched], flags, keys))

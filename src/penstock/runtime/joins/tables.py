@@ -188,9 +188,9 @@ class _LookUpJoin(Operator):
         else:
             right = self._look_up(rows, keys)
         if not self._is_left:
-            found = ~right.null_mask()
-            if not found.all():
-                rows, right, keys = rows.filter(found), right.filter(found), keys.filter(found)
+            is_matched = ~right.null_mask()
+            if not is_matched.all():
+                rows, right, keys = rows.filter(is_matched), right.filter(is_matched), keys.filter(is_matched)
         mapped = keys if self._joiner.arity == 4 else None
         return join_rows(self._joiner, rows, right, self._name, self._context, mapped)
 
@@ -237,8 +237,8 @@ class _StreamTableJoin(_LookUpJoin):
     def _look_up(self, rows: Rows, keys: Column) -> Column:
         view = self._context.table(self._operation.table)
         history = history_of(view)
-        found = view.values_at(rows, keys) if history is None else history.values_as_of(rows, keys, rows.timestamps)
-        return found[0]
+        looked_up = view.values_at(rows, keys) if history is None else history.values_as_of(rows, keys, rows.timestamps)
+        return looked_up[0]
 
 
 class _StreamGlobalTableJoin(_LookUpJoin):
@@ -341,8 +341,8 @@ class GraceBuffer:
         topics, partitions, offsets = self._context.input.sources(rows.place.inputs)
         names = [None if topic is None else topic.decode() for topic in topics.to_pylist()]
         headers = map(plain_headers, rows.headers or [()] * len(rows))
-        found = map(RecordContext, names, partitions.tolist(), offsets.tolist(), rows.timestamps.tolist(), headers)
-        return [rows.origin(row) or own for row, own in enumerate(found)]
+        contexts = map(RecordContext, names, partitions.tolist(), offsets.tolist(), rows.timestamps.tolist(), headers)
+        return [rows.origin(row) or own for row, own in enumerate(contexts)]
 
     @staticmethod
     def _waiting(rows: Rows, keys: list[bytes], store: RecordBufferView) -> list[WaitingRecord]:

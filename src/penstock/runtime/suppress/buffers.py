@@ -134,21 +134,21 @@ def evictions(
         buffer.put(key, waits, before)
         number = 0
         until: int | None = expiry
-        while (found := buffer.first(until)) is not None:
-            leaving = buffer.get(found[1])
+        while (earliest := buffer.first(until)) is not None:
+            leaving = buffer.get(earliest[1])
             assert leaving is not None  # noqa: S101 - both rows of a key are written together
-            yield Eviction(row, number, found[1], leaving)
-            buffer.remove(found[1], leaving)
+            yield Eviction(row, number, earliest[1], leaving)
+            buffer.remove(earliest[1], leaving)
             number += 1
         if is_bounded and bounds.exceeded(buffer.records, buffer.size):
             if not bounds.emit_early:
                 full(row)
                 continue
-            while bounds.exceeded(buffer.records, buffer.size) and (found := buffer.first(None)) is not None:
-                leaving = buffer.get(found[1])
+            while bounds.exceeded(buffer.records, buffer.size) and (earliest := buffer.first(None)) is not None:
+                leaving = buffer.get(earliest[1])
                 assert leaving is not None  # noqa: S101 - as above
-                yield Eviction(row, number, found[1], leaving)
-                buffer.remove(found[1], leaving)
+                yield Eviction(row, number, earliest[1], leaving)
+                buffer.remove(earliest[1], leaving)
                 number += 1
 
 
@@ -201,11 +201,11 @@ class BatchBuffer:
             return None
         if not self._opened:
             self._next, self._opened = next(self._stored, None), True
-        found = min((one for one in (self._next, *self._fresh[:1]) if one is not None), default=None)
-        if until is not None and (found is None or found[0] > until):
+        earliest = min((one for one in (self._next, *self._fresh[:1]) if one is not None), default=None)
+        if until is not None and (earliest is None or earliest[0] > until):
             self._low = until + 1
             return None
-        return found
+        return earliest
 
     def write(self) -> None:
         """Write the changes of the batch."""

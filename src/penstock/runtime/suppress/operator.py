@@ -57,9 +57,9 @@ class SuppressedView(StoreTableView):
         self._parent = parent
 
     def read(self, store: ChangeBufferView, keys: Column) -> tuple[Column, NDArray[np.int64]]:
-        found = [store.get(key or b"") for key in to_bytes_list(store.spec.key_serde.encode(keys))]
-        priors = bytes_column([None if one is None else one.prior for one in found])
-        held = np.fromiter((one is not None for one in found), np.bool_, len(found))
+        buffered = [store.get(key or b"") for key in to_bytes_list(store.spec.key_serde.encode(keys))]
+        priors = bytes_column([None if one is None else one.prior for one in buffered])
+        held = np.fromiter((one is not None for one in buffered), np.bool_, len(buffered))
         return store.spec.value_serde.decode(priors), np.where(held, _HELD, _NOT_HELD)
 
     def values_at(self, rows: Rows, keys: Column) -> tuple[Column, NDArray[np.int64]]:
@@ -125,7 +125,7 @@ class RawBytes:
 
     def take(self, keys: Sequence[bytes | None], origins: list[RecordContext]) -> list[RecordContext | None]:
         """Return the origins of changes that leave, with their bytes where these are known, and forget the changes."""
-        found: list[RecordContext | None] = []
+        contexts: list[RecordContext | None] = []
         for key, origin in zip(keys, origins, strict=True):
             waited = self._by_key.get(key)
             if waited is not None and _place(waited) == _place(origin):
@@ -133,10 +133,10 @@ class RawBytes:
                 del self._by_key[key]
             else:
                 waited = None if self._batch is None else self._batch.source_of(key, origin)
-            found.append(
+            contexts.append(
                 origin if waited is None else origin._replace(raw_key=waited.raw_key, raw_value=waited.raw_value)
             )
-        return found
+        return contexts
 
 
 class _BatchSources:
@@ -153,10 +153,10 @@ class _BatchSources:
         self._waited = waited
 
     def source_of(self, key: bytes | None, origin: RecordContext) -> RecordContext | None:
-        waited, place = self._waited.get(key), _place(origin)
-        if waited is not None and _place(waited) == place:
+        waited, position = self._waited.get(key), _place(origin)
+        if waited is not None and _place(waited) == position:
             return waited
-        row = self._rows.get(place)
+        row = self._rows.get(position)
         return None if row is None else self._source(row)
 
     @cached_property
@@ -341,9 +341,9 @@ class _Suppress(Operator):
         origins = _origins(outcome.left)
         if self._raw is None:
             return [*origins]
-        found = self._raw.take(to_bytes_list(outcome.left_keys), origins)
+        contexts = self._raw.take(to_bytes_list(outcome.left_keys), origins)
         self._raw.end()
-        return found
+        return contexts
 
     def _note(self, rows: Rows, outcome: BufferChanges) -> None:
         """Note the values that others see of the batch's keys, from place to place."""

@@ -91,7 +91,7 @@ def answer(query: Query, text: str, host: QueryHost, settings: Mapping[str, str]
     """
     catalog = host.catalog.copy()
     catalog.settings.update(settings or {})
-    catalog.made = secrets.randbelow(10**12)  # ids of transient queries are of no order, and of no journal
+    catalog.query_count = secrets.randbelow(10**12)  # ids of transient queries are of no order, and of no journal
     plan = plan_query(query, catalog, text)
     if isinstance(plan, PushPlan):
         return _followed(plan, host, query.at)

@@ -36,18 +36,18 @@ class JournalEntry:
     Attributes:
         text: The statement.
         settings: The settings under which it ran.
-        made: The number of queries that had been made before it.
+        query_count: The number of queries that had been made before it.
         functions: The Python functions that it calls, each with the file and line where it was.
     """
 
     text: str
     settings: Mapping[str, str]
-    made: int
+    query_count: int
     functions: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as plain data."""
-        fields = {"statement": self.text, "settings": dict(self.settings), "made": self.made}
+        fields = {"statement": self.text, "settings": dict(self.settings), "made": self.query_count}
         return {**fields, "functions": dict(self.functions)} if self.functions else fields
 
 

@@ -143,7 +143,7 @@ class Workspace:
         for entry in self.journal.read():
             self.shared.topics = known_topics(self.log)
             self.shared.settings = dict(entry.settings)
-            self.shared.made = entry.made
+            self.shared.query_count = entry.query_count
             try:
                 for parsed in parse_script(entry.text):
                     self.replay(parsed)
@@ -214,7 +214,9 @@ class Workspace:
 
     def commit(self, changed: Catalog, text: str) -> None:
         """Write a statement to the journal, and use the catalog that it has made."""
-        entry = JournalEntry(f"{text};", dict(self.catalog.settings), self.catalog.made, self._functions_in(text))
+        entry = JournalEntry(
+            f"{text};", dict(self.catalog.settings), self.catalog.query_count, self._functions_in(text)
+        )
         self.journal.append(entry)
         if self._scope is not None:
             changed = replace(changed, settings=self.shared.settings, variables=self.shared.variables)

@@ -142,12 +142,12 @@ def _split_sources(rows: pa.Array) -> tuple[list[bytes], pa.Array]:
 def _value_headers(changes: ChangeColumns, sources: list[bytes]) -> list[Headers]:
     """Return the record headers with the headers and timestamps of older values: those of the prior are not known."""
     unknown = old_source(None)
-    found: list[Headers] = []
+    headers_of_rows: list[Headers] = []
     rows = zip(changes.priors.is_valid().to_pylist(), changes.olds.is_valid().to_pylist(), sources, strict=True)
     for (has_prior, has_old, source), same in zip(rows, changes.old_is_prior().tolist(), strict=True):
         prior = ((_PRIOR, unknown),) if has_prior and not same else ()
-        found.append((*prior, *(((_OLD, source),) if has_old else ())))
-    return found
+        headers_of_rows.append((*prior, *(((_OLD, source),) if has_old else ())))
+    return headers_of_rows
 
 
 def _sources_of(records: pa.RecordBatch) -> list[bytes]:

@@ -226,10 +226,10 @@ class HeadersView(TimestampedView):
         return decode_stamped(self._values, rows_without_headers(rows))[0]
 
     def prefix_columns(self, prefixes: Sequence[bytes]) -> tuple[NDArray[np.int64], pa.Array, Column]:
-        numbers, keys, found = self._prefixed(prefixes)
+        numbers, keys, entries = self._prefixed(prefixes)
         if self._entries.by_headers:
-            return numbers, keys, self._entries.load_rows(to_bytes_list(found), 8)
-        values, _, _ = unframe(split_headers(found)[0], before=8)
+            return numbers, keys, self._entries.load_rows(to_bytes_list(entries), 8)
+        values, _, _ = unframe(split_headers(entries)[0], before=8)
         return numbers, keys, self._values.decode(values)
 
     def put_columns(self, keys: Column, values: Column, timestamps: NDArray[np.int64]) -> None:

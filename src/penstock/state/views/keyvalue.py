@@ -114,9 +114,9 @@ def first_byte(column: pa.Array) -> NDArray[np.uint8]:
     """Return the first byte of each element, 0 for nulls; no element is empty."""
     offsets, data = _parts(column)
     lengths = np.diff(offsets)
-    found = np.zeros(len(column), np.uint8)
-    found[lengths > 0] = data[offsets[:-1][lengths > 0]]
-    return found
+    first_bytes = np.zeros(len(column), np.uint8)
+    first_bytes[lengths > 0] = data[offsets[:-1][lengths > 0]]
+    return first_bytes
 
 
 def _parts(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
@@ -503,8 +503,8 @@ class TimestampedView(OrderedView):
             its value.
         """
         numbers, keys, entries = self._prefixed(prefixes)
-        found, _, _ = unframe(entries, before=8)
-        return numbers, keys, self._values.decode(found)
+        values, _, _ = unframe(entries, before=8)
+        return numbers, keys, self._values.decode(values)
 
     def _prefixed(self, prefixes: Sequence[bytes]) -> tuple[NDArray[np.int64], pa.Array, pa.Array]:
         """Return what `prefix_columns` does, with entries for values."""

@@ -158,10 +158,10 @@ class WindowView(ShownInNotebooks):
     def fetch_closed(self, first_start: int, last_start: int) -> Iterator[tuple[Windowed[Any], Any]]:
         """Yield all windows that start in the range, those that are held among them, with values and timestamps."""
         low = max(first_start, self._time.first_held(self._time.first_visible))
-        found = self._fetch_keys(None, None, low, min(last_start, self._time.observed), reverse=False)
+        windows = self._fetch_keys(None, None, low, min(last_start, self._time.observed), reverse=False)
         if not self.spec.keeps_headers:
-            return found
-        return ((key, ValueAndTimestamp(entry.value, entry.timestamp)) for key, entry in found)
+            return windows
+        return ((key, ValueAndTimestamp(entry.value, entry.timestamp)) for key, entry in windows)
 
     def fetch_key_range(
         self, low: Any, high: Any, time_from: int, time_to: int, *, reverse: bool = False

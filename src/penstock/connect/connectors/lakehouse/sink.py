@@ -164,18 +164,18 @@ class LakeSinkTask(SinkTask):
         if not stretch:
             return []
         try:
-            made = rows_of(stretch, self._key)
-            _check_key(made, pending)
+            keyed_rows = rows_of(stretch, self._key)
+            _check_key(keyed_rows, pending)
             schema = pending.schema
             evolves = self._parsed["auto.evolve"]
-            if made.rows.num_rows:
-                schema = merge_columns(schema, made.rows.schema, self._format, evolves=evolves)
+            if keyed_rows.rows.num_rows:
+                schema = merge_columns(schema, keyed_rows.rows.schema, self._format, evolves=evolves)
                 _check_columns(schema)
-                conform(made.rows, schema)
-            elif made.key_table is not None and schema is not None:
-                key_schema = made.key_table.schema
+                conform(keyed_rows.rows, schema)
+            elif keyed_rows.key_table is not None and schema is not None:
+                key_schema = keyed_rows.key_table.schema
                 merge_columns(schema, key_schema, self._format, evolves=False)
-                conform(made.key_table, pa.schema([schema.field(name) for name in key_schema.names]))
+                conform(keyed_rows.key_table, pa.schema([schema.field(name) for name in key_schema.names]))
         except DataError as error:
             if len(stretch) == 1:
                 self._refuse(stretch, 0, error)
@@ -184,7 +184,7 @@ class LakeSinkTask(SinkTask):
             first = self._fitted(pending, stretch.picked(range(middle)))
             return first + self._fitted(pending, stretch.picked(range(middle, len(stretch))))
         pending.schema = schema
-        return [(stretch, made)]
+        return [(stretch, keyed_rows)]
 
     def _refuse(self, stretch: Stretch, row: int, error: DataError) -> None:
         shown = f"the record at {stretch.tp.topic}-{stretch.tp.partition} offset {stretch.offsets[row]}"
@@ -255,20 +255,20 @@ class LakeSinkTask(SinkTask):
     def _commit(self, table: LakeTable, pending: _Pending) -> None:
         assert pending.schema is not None  # noqa: S101 - _write looks
         offsets = {stretch.tp: stretch.offsets[-1] + 1 for stretch, _ in pending.parts}
-        made = [rows for _, rows in pending.parts]
+        keyed_rows = [rows for _, rows in pending.parts]
         if self._key is None:
-            table.append(pa.concat_tables([conform(each.rows, pending.schema) for each in made]), offsets)
+            table.append(pa.concat_tables([conform(each.rows, pending.schema) for each in keyed_rows]), offsets)
             return
-        alive, dead = last_of_keys(made)
-        names = next(each.key_table.column_names for each in made if each.key_table is not None)
+        alive, dead = last_of_keys(keyed_rows)
+        names = next(each.key_table.column_names for each in keyed_rows if each.key_table is not None)
         key_schema = pa.schema([pending.schema.field(name) for name in names])
         rows = [
             conform(each.rows.take(pa.array(at, pa.int64())), pending.schema)
-            for each, at in zip(made, alive, strict=True)
+            for each, at in zip(keyed_rows, alive, strict=True)
         ]
         deleted = [
             conform(each.key_table.take(pa.array(at, pa.int64())), key_schema)
-            for each, at in zip(made, dead, strict=True)
+            for each, at in zip(keyed_rows, dead, strict=True)
             if each.key_table is not None
         ]
         table.upsert(Upsert(pa.concat_tables(rows), pa.concat_tables(deleted), names), offsets)
@@ -297,13 +297,13 @@ class LakeSinkTask(SinkTask):
         return table
 
 
-def _check_key(made: KeyedRows, pending: _Pending) -> None:
+def _check_key(keyed_rows: KeyedRows, pending: _Pending) -> None:
     """Refuse keys that have other columns than those that are written in the same commit."""
     earlier = next((rows.key_table for _, rows in pending.parts if rows.key_table is not None), None)
-    if earlier is None or made.key_table is None or made.key_table.column_names == earlier.column_names:
+    if earlier is None or keyed_rows.key_table is None or keyed_rows.key_table.column_names == earlier.column_names:
         return
     raise DataError(
-        f"its key has the fields {', '.join(made.key_table.column_names)}, and those before it "
+        f"its key has the fields {', '.join(keyed_rows.key_table.column_names)}, and those before it "
         f"{', '.join(earlier.column_names)}",
         hint="Name the fields that all keys have by pk.fields.",
     )

@@ -272,7 +272,7 @@ def is_takeover_unfinished(checkpoint: str) -> bool:
 
 
 def take_up(
-    topology: Topology, config: StreamsConfig, log: TopicLog, lease: Lease, found: TakenOverError | None
+    topology: Topology, config: StreamsConfig, log: TopicLog, lease: Lease, takeover: TakenOverError | None
 ) -> None:
     """Replace the state of a checkpoint by the contents of the changelogs, and its positions by the group's offsets.
 
@@ -281,22 +281,22 @@ def take_up(
         config: The application's settings.
         log: The application's log.
         lease: Its lease.
-        found: The takeover; None: finish an interrupted one.
+        takeover: The takeover; None: finish an interrupted one.
 
     Raises:
         CheckpointMismatchError: The other program's work cannot be taken up; nothing was changed.
         StateError: A changelog has records that do not fit its store.
     """
-    _TakeUp(topology, config, log).make_from_group(lease, found)
+    _TakeUp(topology, config, log).make_from_group(lease, takeover)
 
 
 class _TakeUp(LostCheckpoint):
-    def make_from_group(self, lease: Lease, found: TakenOverError | None) -> None:
+    def make_from_group(self, lease: Lease, takeover: TakenOverError | None) -> None:
         app, checkpoint = self._app, self._app.checkpoint
-        if found is None:
+        if takeover is None:
             self._check_topology()
         else:
-            self._check(found)
+            self._check(takeover)
         last = self._last_batch_of_group()
         write_document(checkpoint, _MARK, "{}")
         rebuilder = Rebuilder(app, last, self._complete, self._dropped())
@@ -315,7 +315,7 @@ class _TakeUp(LostCheckpoint):
             rows,
         )
 
-    def _check(self, found: TakenOverError) -> None:
+    def _check(self, takeover: TakenOverError) -> None:
         """Raise the takeover error, with the reason, if the other program's work cannot be taken up."""
         try:
             self._check_topology()
@@ -325,8 +325,8 @@ class _TakeUp(LostCheckpoint):
             partial = {each.topic for each in app.changelogs} - self._complete
             self._refuse_if(bool(partial), f"{', '.join(sorted(partial))} do not hold all of their stores")
         except CheckpointMismatchError as error:
-            message = f"{found.message}. Its work cannot be continued from the changelogs: {error.message}"
-            raise CheckpointMismatchError(message, hint=found.hint, **found.facts) from None
+            message = f"{takeover.message}. Its work cannot be continued from the changelogs: {error.message}"
+            raise CheckpointMismatchError(message, hint=takeover.hint, **takeover.facts) from None
         self._check_read()
 
     def _check_read(self) -> None:
@@ -362,13 +362,13 @@ class _TakeUp(LostCheckpoint):
         return LastBatch(newest + 1, {tp: each.offset for tp, each in offsets.items()}, written)
 
 
-def start_over(config: StreamsConfig, log: TopicLog, found: CheckpointMismatchError) -> None:
+def start_over(config: StreamsConfig, log: TopicLog, mismatch: CheckpointMismatchError) -> None:
     """Remove the state of an application that another tool has reset; its group's offsets stay.
 
     Args:
         config: The application's settings.
         log: The application's log; the lease is held.
-        found: The error that describes the reset.
+        mismatch: The error that describes the reset.
     """
     application, places = str(config["application.id"]), Locations.of(config, log)
     plan = read_plan(places.checkpoint)
@@ -384,5 +384,5 @@ def start_over(config: StreamsConfig, log: TopicLog, found: CheckpointMismatchEr
         "%s was reset by another tool: its changelogs are gone, and the group's offsets are not its own. It starts at "
         "those, with empty stores (%s)",
         application,
-        found.message,
+        mismatch.message,
     )

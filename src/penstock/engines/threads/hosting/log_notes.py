@@ -63,8 +63,8 @@ class StartNote:
         """Return whether another process starts still, as far as that can be seen from here."""
         if self.group_epoch != group_epoch or abs(unix_ms() - self.since_ms) > _START_MS:
             return False
-        place = self.host, self.pid, self.process
-        return place != own_process() and may_run(*place)
+        owner = self.host, self.pid, self.process
+        return owner != own_process() and may_run(*owner)
 
 
 @dataclass(frozen=True, slots=True)

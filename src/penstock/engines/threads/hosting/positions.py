@@ -107,13 +107,13 @@ class KnownPositions:
 
 
 def restore_positions(
-    app: PlannedApp, known: Mapping[TopicPartition, KnownOffset], recreated: Collection[str], lease: Lease
+    app: PlannedApp, committed: Mapping[TopicPartition, KnownOffset], recreated: Collection[str], lease: Lease
 ) -> None:
     """Compare the group's offsets with those that the driver knows of; no thread runs.
 
     Args:
         app: The application.
-        known: The offsets that were committed.
+        committed: The offsets that were committed.
         recreated: Topics that were made again since.
         lease: Its lease.
 
@@ -123,7 +123,7 @@ def restore_positions(
     log, plan = app.log, app.plan
     partitions = {topic: plan.partitions[topic] for topic in plan.external_topics if topic not in recreated}
     partitions |= {physical: plan.partitions[topic] for physical, topic in plan.repartition_topics.items()}
-    of_plan = {tp: at for tp, at in known.items() if tp.partition < partitions.get(tp.topic, 0)}
+    of_plan = {tp: at for tp, at in committed.items() if tp.partition < partitions.get(tp.topic, 0)}
     if not of_plan:
         return
     group = log.group_offsets(app.application, of_plan)

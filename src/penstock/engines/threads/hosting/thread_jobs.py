@@ -153,9 +153,9 @@ class ThreadJobs:
         topology, _ = load_app(job.pickled_app)
         return self._group.members(job.plan, topology)
 
-    def go_over(self, group: InstanceGroup, known: KnownPositions) -> None:
+    def go_over(self, group: InstanceGroup, known_positions: KnownPositions) -> None:
         """Have the threads of the next epoch be members of a group; those of the one before had a lease."""
-        self._group, self.known = group, known
+        self._group, self.known = group, known_positions
         self._membership, self._holders = None, StateHolders()
         if self.note is not None:  # the group knows the places
             self.note.remove()

@@ -193,12 +193,12 @@ class TaskReplica:
         Those of replicas of other processes count, too: the thread before may live, and hold its replica. They count
         only if a changelog that was written in the same commits is there, at least as far as the rows are.
         """
-        known: dict[TopicPartition, KnownOffset] = {}
+        offsets: dict[TopicPartition, KnownOffset] = {}
         for position in (self._replica.position, *positions_of_others(self._app, self._task)):
             for tp, at in self._known(position, log).items():
-                if tp not in known or (known[tp].epoch, known[tp].offset) < (at.epoch, at.offset):
-                    known[tp] = at
-        return known
+                if tp not in offsets or (offsets[tp].epoch, offsets[tp].offset) < (at.epoch, at.offset):
+                    offsets[tp] = at
+        return offsets
 
     def _known(self, position: ReplicaPosition, log: TopicLog) -> dict[TopicPartition, KnownOffset]:
         try:

@@ -77,7 +77,9 @@ def first_answer(
             first = connection
         else:
             connection.close()
-    return first, [CheckResult(name, found, ok=first is not None, remedy=remedy) for name, found, remedy in problems]
+    return first, [
+        CheckResult(name, finding, ok=first is not None, remedy=remedy) for name, finding, remedy in problems
+    ]
 
 
 def reach_brokers(
@@ -101,13 +103,13 @@ def reach_brokers(
                 f"The cluster advertises {host}:{port} for broker {node}: set advertised.listeners of the broker to a "
                 "name and a port that this machine reaches, or open the way to it."
             )
-            found, remedy = _explained(error, name, access, hint)
-            results.append(CheckResult(name, found, ok=False, remedy=remedy))
+            finding, remedy = _explained(error, name, access, hint)
+            results.append(CheckResult(name, finding, ok=False, remedy=remedy))
         else:
             took_ms = 1000 * (time.perf_counter() - began)
             answering.append(Reached(node, connection))
-            found = f"answers ({took_ms:.0f} ms to connect); speaks the protocol of Kafka {connection.kafka_version}"
-            results.append(CheckResult(name, found, ok=True))
+            finding = f"answers ({took_ms:.0f} ms to connect); speaks the protocol of Kafka {connection.kafka_version}"
+            results.append(CheckResult(name, finding, ok=True))
     return answering, results
 
 
@@ -191,14 +193,14 @@ def broker_rules(settings: Mapping[str, str], brokers: int, needs: ApplicationNe
 
 
 def _copies(name: str, copies: int, brokers: int) -> CheckResult:
-    found = f"{copies}, of {brokers} broker{'s' if brokers > 1 else ''}"
+    finding = f"{copies}, of {brokers} broker{'s' if brokers > 1 else ''}"
     if copies == 1:
         remedy = "The loss of one disk loses data: have three brokers or more, and 3 copies."
     elif copies < _SAFE_COPIES:
         remedy = "While one broker restarts, the loss of another loses data, or stops the application: have 3 copies."
     else:
         remedy = ""
-    return CheckResult(name, found, ok=True, remedy=remedy)
+    return CheckResult(name, finding, ok=True, remedy=remedy)
 
 
 def _in_sync(settings: Mapping[str, str], copies: int) -> Iterator[CheckResult]:
@@ -214,8 +216,8 @@ def _in_sync(settings: Mapping[str, str], copies: int) -> Iterator[CheckResult]:
         remedy = "One broker that restarts stops all writes: have one copy more than min.insync.replicas."
     elif least == 1 < copies:
         remedy = "A record that one broker alone has is confirmed, and lost with it: set it to 2."
-    found = f"{least}, of {copies} cop{'ies' if copies > 1 else 'y'}"
-    yield CheckResult("min.insync.replicas", found, ok=least <= copies, remedy=remedy)
+    finding = f"{least}, of {copies} cop{'ies' if copies > 1 else 'y'}"
+    yield CheckResult("min.insync.replicas", finding, ok=least <= copies, remedy=remedy)
 
 
 def _turned_on(settings: Mapping[str, str]) -> Iterator[CheckResult]:
@@ -415,14 +417,14 @@ class _Checkup:
             return
         first = list_offsets(self._cluster, dict.fromkeys(committed, EARLIEST), "read_uncommitted")
         lost = {tp: first[tp].offset - offset for tp, offset in committed.items() if first[tp].offset > offset}
-        found = f"{len(committed)} partitions"
+        finding = f"{len(committed)} partitions"
         if lost:
-            found = "; ".join(f"{tp.topic}-{tp.partition}: {count} records are gone" for tp, count in lost.items())
+            finding = "; ".join(f"{tp.topic}-{tp.partition}: {count} records are gone" for tp, count in lost.items())
         remedy = (
             "Retention has removed records that were not processed: raise retention.ms of the topic. The start fails "
             "unless penstock.data.loss=continue."
         )
-        yield CheckResult("committed offsets of the group", found, ok=not lost, remedy=remedy if lost else "")
+        yield CheckResult("committed offsets of the group", finding, ok=not lost, remedy=remedy if lost else "")
 
 
 def _seen(topics: Mapping[str, TopicFacts]) -> list[str]:
@@ -450,11 +452,11 @@ def check_topics(
         problems = list(topic_rules(name, settings.get(name, {}), facts.replicas, needs))
         problems += _of_partitions(name, facts, needs)
         copies = f"{facts.replicas} cop{'y' if facts.replicas == 1 else 'ies'}"
-        found = f"{_role(name, needs)}; {counted(facts.partitions, 'partition')}, {copies}"
+        finding = f"{_role(name, needs)}; {counted(facts.partitions, 'partition')}, {copies}"
         if name not in settings:
-            found += ", settings not to be seen"
+            finding += ", settings not to be seen"
         remedy = " ".join(text for _, text in problems)
-        yield CheckResult(title, found, ok=all(ok for ok, _ in problems), remedy=remedy)
+        yield CheckResult(title, finding, ok=all(ok for ok, _ in problems), remedy=remedy)
 
 
 def _of_partitions(name: str, facts: TopicFacts, needs: ApplicationNeeds) -> Iterator[tuple[bool, str]]:

@@ -97,9 +97,9 @@ def check_requests(connections: Sequence[BrokerConnection]) -> list[CheckResult]
     results = []
     for needed in _NEEDED:
         lacks = sorted({lack for connection in connections for lack in _lacks(needed, connection.versions)})
-        found = f"brokers do not know {', '.join(lacks)}" if lacks else "brokers know the requests"
+        finding = f"brokers do not know {', '.join(lacks)}" if lacks else "brokers know the requests"
         ok = not (lacks and needed.is_needed)
-        results.append(CheckResult(needed.purpose, found, ok=ok, remedy=needed.remedy if lacks else ""))
+        results.append(CheckResult(needed.purpose, finding, ok=ok, remedy=needed.remedy if lacks else ""))
     return results
 
 
@@ -175,10 +175,10 @@ def check_clock(connection: BrokerConnection) -> CheckResult:
         return CheckResult(name, "these brokers do not say; --try compares the clocks of brokers", ok=True)
     ahead_ms, within_ms = difference
     way = "ahead of" if ahead_ms > 0 else "behind"
-    found = f"{abs(ahead_ms):.0f} ms {way} this machine's (within {within_ms:.0f} ms)"
+    finding = f"{abs(ahead_ms):.0f} ms {way} this machine's (within {within_ms:.0f} ms)"
     is_off = abs(ahead_ms) - within_ms > _MOST_MS
     remedy = "Synchronise the clocks (NTP): retention, time-outs of transactions and LogAppendTime go by the brokers'."
-    return CheckResult(name, found, ok=True, remedy=remedy if is_off else "")
+    return CheckResult(name, finding, ok=True, remedy=remedy if is_off else "")
 
 
 def _unseen(name: str, error: KafkaException, remedy: str) -> CheckResult:

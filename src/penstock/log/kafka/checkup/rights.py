@@ -123,9 +123,9 @@ class RightsOf:
         if not missing:
             return CheckResult(name, f"{self._principal} may {all_of}", ok=True)
         commands = "; ".join(each.command(self._servers, self._principal) for each in missing)
-        found = f"{self._principal} {'; '.join(map(str, missing))}"
+        finding = f"{self._principal} {'; '.join(map(str, missing))}"
         ok = not (is_named and any(each.is_needed for each in missing))
-        return CheckResult(name, found, ok=ok, remedy=f"An administrator grants it: {commands}")
+        return CheckResult(name, finding, ok=ok, remedy=f"An administrator grants it: {commands}")
 
     def _ask(self, question: Callable[[], _T]) -> _T:
         """Ask coordinators and leaders, which a new cluster has after some seconds."""

@@ -111,9 +111,9 @@ def _clocks(log: TopicLog, topic: str, times: Mapping[int, tuple[float, float]])
             continue
         stamp = records.column("timestamp")[0].as_py()
         ahead_ms = stamp - after if stamp > after else min(0.0, stamp - before)
-        found = f"{abs(ahead_ms):.0f} ms {'ahead of' if ahead_ms >= 0 else 'behind'} this machine's, or less"
+        finding = f"{abs(ahead_ms):.0f} ms {'ahead of' if ahead_ms >= 0 else 'behind'} this machine's, or less"
         remedy = "Synchronise the clocks (NTP): retention and time-outs of transactions go by the brokers'."
-        yield CheckResult(name, found, ok=True, remedy=remedy if abs(ahead_ms) > _OFF_MS else "")
+        yield CheckResult(name, finding, ok=True, remedy=remedy if abs(ahead_ms) > _OFF_MS else "")
 
 
 def _compaction(log: TopicLog, topic: str) -> CheckResult:

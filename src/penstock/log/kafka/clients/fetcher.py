@@ -222,11 +222,11 @@ class KafkaFetcher:
             if session.number is not None or (if_behind and connection not in self._behind):
                 continue
             places = self._homes[connection]
-            session.wanted = {tp: self._places[tp].fetched for tp in places if tp not in self._paused}
-            if not session.wanted:
+            session.offsets = {tp: self._places[tp].fetched for tp in places if tp not in self._paused}
+            if not session.offsets:
                 continue
             wait_s = self._limits.wait_s
-            if len(session.wanted) < len(places):
+            if len(session.offsets) < len(places):
                 wait_s = min(wait_s, _HURRY_S)
             try:
                 session.send(connection, wait_s)

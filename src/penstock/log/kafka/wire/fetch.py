@@ -63,14 +63,14 @@ class FetchSession:
 
     Attributes:
         sizes: The limits of its answers.
-        wanted: The offsets to fetch from.
+        offsets: The offsets to fetch from.
         sent: The offsets that the broker knows.
         number: The number of the request in flight.
         due: The time by which its answer is due.
     """
 
     sizes: FetchSizes
-    wanted: dict[TopicPartition, int] = field(default_factory=dict)
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
     sent: dict[TopicPartition, int] = field(default_factory=dict)
     number: int | None = None
     due: float = 0.0
@@ -87,7 +87,7 @@ class FetchSession:
         self._begins_anew = True
 
     def send(self, connection: BrokerConnection, wait_s: float) -> None:
-        """Send a request for the wanted offsets, unless one is in flight."""
+        """Send a request for the offsets to fetch from, unless one is in flight."""
         if self.number is None:
             self.number = connection.send(self.request(wait_s))
             self.due = time.monotonic() + wait_s
@@ -140,9 +140,9 @@ class FetchSession:
         if not self._id or self._begins_anew:
             self.sent, self._epoch = {}, 0
             self._begins_anew = False
-        changed = {tp: offset for tp, offset in self.wanted.items() if self.sent.get(tp) != offset}
-        gone = [tp for tp in self.sent if tp not in self.wanted]
-        self.sent = dict(self.wanted)
+        changed = {tp: offset for tp, offset in self.offsets.items() if self.sent.get(tp) != offset}
+        gone = [tp for tp in self.sent if tp not in self.offsets]
+        self.sent = dict(self.offsets)
         return FetchRequest(
             max_wait_ms=max(0, int(wait_s * 1000)),
             min_bytes=1,
@@ -440,7 +440,7 @@ class DataWaiter:
             self._sessions[connection].leave(connection)
         self._sessions = {connection: self._sessions.get(connection, FetchSession(_SIZES)) for connection in by_leader}
         for connection, places in by_leader.items():
-            self._sessions[connection].wanted = places
+            self._sessions[connection].offsets = places
 
     def _wait(self, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s

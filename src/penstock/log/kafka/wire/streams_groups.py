@@ -96,11 +96,11 @@ def set_group_setting(cluster: Cluster, group: str, name: str, value: str) -> No
     check(answer.error_code, answer.error_message or f"setting {name} of group {group!r}")
 
 
-def tasks_of(given: Iterable[Any] | None) -> frozenset[GroupTask] | None:
+def tasks_of(task_ids: Iterable[Any] | None) -> frozenset[GroupTask] | None:
     """Return the tasks of a message's ``TaskIds``; None stays None."""
-    if given is None:
+    if task_ids is None:
         return None
-    return frozenset(GroupTask(each.subtopology_id, number) for each in given for number in each.partitions)
+    return frozenset(GroupTask(each.subtopology_id, number) for each in task_ids for number in each.partitions)
 
 
 def _description_of(group: Any) -> StreamsGroupDescription:
@@ -117,52 +117,54 @@ def _description_of(group: Any) -> StreamsGroupDescription:
     )
 
 
-def _subtopology_of(given: Any) -> GroupSubtopology:
+def _subtopology_of(message: Any) -> GroupSubtopology:
     return GroupSubtopology(
-        id=given.subtopology_id,
-        source_topics=tuple(given.source_topics),
-        changelogs=tuple(map(_spec_of, given.state_changelog_topics)),
-        repartition_sinks=tuple(given.repartition_sink_topics),
-        repartition_sources=tuple(map(_spec_of, given.repartition_source_topics)),
+        id=message.subtopology_id,
+        source_topics=tuple(message.source_topics),
+        changelogs=tuple(map(_spec_of, message.state_changelog_topics)),
+        repartition_sinks=tuple(message.repartition_sink_topics),
+        repartition_sources=tuple(map(_spec_of, message.repartition_source_topics)),
     )
 
 
-def _spec_of(given: Any) -> InternalTopicSpec:
-    return InternalTopicSpec(given.name, given.partitions, given.replication_factor, _pairs(given.topic_configs))
+def _spec_of(topic_info: Any) -> InternalTopicSpec:
+    return InternalTopicSpec(
+        topic_info.name, topic_info.partitions, topic_info.replication_factor, _pairs(topic_info.topic_configs)
+    )
 
 
-def _pairs(given: Iterable[Any]) -> Tags:
-    return tuple((each.key, each.value) for each in given)
+def _pairs(key_values: Iterable[Any]) -> Tags:
+    return tuple((each.key, each.value) for each in key_values)
 
 
-def _member_of(given: Any) -> DescribedMember:
-    endpoint = given.user_endpoint
+def _member_of(message: Any) -> DescribedMember:
+    endpoint = message.user_endpoint
     return DescribedMember(
-        member=given.member_id,
-        epoch=given.member_epoch,
-        instance=given.instance_id,
-        rack=given.rack_id,
-        client=given.client_id,
-        host=given.client_host,
-        topology_epoch=given.topology_epoch,
-        process=given.process_id,
+        member=message.member_id,
+        epoch=message.member_epoch,
+        instance=message.instance_id,
+        rack=message.rack_id,
+        client=message.client_id,
+        host=message.client_host,
+        topology_epoch=message.topology_epoch,
+        process=message.process_id,
         endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
-        tags=_pairs(given.client_tags),
-        task_offsets=_offsets_of(given.task_offsets),
-        task_end_offsets=_offsets_of(given.task_end_offsets),
-        assignment=_assignment_of(given.assignment),
-        target=_assignment_of(given.target_assignment),
-        is_classic=given.is_classic,
+        tags=_pairs(message.client_tags),
+        task_offsets=_offsets_of(message.task_offsets),
+        task_end_offsets=_offsets_of(message.task_end_offsets),
+        assignment=_assignment_of(message.assignment),
+        target=_assignment_of(message.target_assignment),
+        is_classic=message.is_classic,
     )
 
 
-def _assignment_of(given: Any) -> Assignment:
-    roles = (given.active_tasks, given.standby_tasks, given.warmup_tasks)
+def _assignment_of(message: Any) -> Assignment:
+    roles = (message.active_tasks, message.standby_tasks, message.warmup_tasks)
     return Assignment(*(tasks_of(each) or frozenset() for each in roles))
 
 
-def _offsets_of(given: Iterable[Any]) -> Mapping[GroupTask, int]:
-    return {GroupTask(each.subtopology_id, each.partition): each.offset for each in given}
+def _offsets_of(task_offsets: Iterable[Any]) -> Mapping[GroupTask, int]:
+    return {GroupTask(each.subtopology_id, each.partition): each.offset for each in task_offsets}
 
 
 # The coordinator is looked up again.
@@ -293,8 +295,8 @@ def _answer_of(message: Any) -> HeartbeatAnswer:
     )
 
 
-def _endpoints(given: Iterable[Any] | None) -> tuple[EndpointPartitions, ...] | None:
-    if given is None:
+def _endpoints(messages: Iterable[Any] | None) -> tuple[EndpointPartitions, ...] | None:
+    if messages is None:
         return None
     return tuple(
         EndpointPartitions(
@@ -302,9 +304,9 @@ def _endpoints(given: Iterable[Any] | None) -> tuple[EndpointPartitions, ...] | 
             _places(each.active_partitions),
             _places(each.standby_partitions),
         )
-        for each in given
+        for each in messages
     )
 
 
-def _places(given: Iterable[Any]) -> frozenset[tuple[str, int]]:
-    return frozenset((each.topic, number) for each in given for number in each.partitions)
+def _places(topic_partitions: Iterable[Any]) -> frozenset[tuple[str, int]]:
+    return frozenset((each.topic, number) for each in topic_partitions for number in each.partitions)
