@@ -401,7 +401,7 @@ class AppFailedError(PenstockError):
 
 
 def other_inputs(task: str, batch: int, where: str, **facts: object) -> CheckpointMismatchError:
-    """A batch is done according to ``where``, but from other records than those that it is to read now."""
+    """Return the error of a batch that is done according to ``where``, but from other records than it should read."""
     return CheckpointMismatchError(
         f"task {task}: {where} says that batch {batch} is done, but it has read other records than it is to read now",
         hint="Log, segments and Spark's notes (the folder spark of the checkpoint) are of different times: one of them "

@@ -15,7 +15,7 @@ __all__ = ["keep_pandas_out"]
 
 
 class _Finder(MetaPathFinder):
-    """Answers Arrow that there is no pandas; when another module imports it, has Arrow look again."""
+    """A finder that hides pandas from Arrow; when another module imports it, Arrow looks again."""
 
     def __init__(self) -> None:
         self.hidden_from: int | None = threading.get_ident()  # a thread; None: it is hidden no more
@@ -33,7 +33,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(Loader):
-    """Loads pandas as another loader does, and has Arrow look for it again."""
+    """A loader of pandas that has Arrow look for it again."""
 
     def __init__(self, loader: Loader, finder: _Finder) -> None:
         self._loader, self._finder = loader, finder

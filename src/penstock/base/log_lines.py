@@ -69,7 +69,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class _At:
-    """What a thread is at work on."""
+    """The work that a thread is at."""
 
     application: str | None = None
     task: str | None = None
@@ -248,7 +248,7 @@ def start_json_lines(level: str = "") -> None:
 
 
 class JsonLines(logging.Formatter):
-    """Formats a record as one JSON object.
+    """A formatter of records as one JSON object each.
 
     Every object has ``time`` (UTC), ``level``, ``logger``, ``message``, ``process``, ``thread``, and ``application``,
     ``task`` and ``batch``, which are null where there is none; an error adds ``error`` with ``type``, ``message`` and

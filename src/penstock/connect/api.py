@@ -59,7 +59,7 @@ class TransactionContext(Protocol):
 
 
 class SourceTaskContext(Protocol):
-    """What a worker offers to a source's task. Kafka's ``SourceTaskContext``.
+    """The worker's services for a source's task. Kafka's ``SourceTaskContext``.
 
     Attributes:
         settings: The task's config.
@@ -170,7 +170,7 @@ class ErrantRecordReporter(Protocol):
 
 
 class SinkTaskContext(Protocol):
-    """What a worker offers to a sink's task. Kafka's ``SinkTaskContext``.
+    """The worker's services for a sink's task. Kafka's ``SinkTaskContext``.
 
     Attributes:
         settings: The task's config.
@@ -281,21 +281,21 @@ class SinkTask:
 
 
 class ExactlyOnce(Enum):
-    """Whether a source delivers exactly once with a config. Kafka's ``ExactlyOnceSupport``."""
+    """A source's word on exactly-once delivery with a config. Kafka's ``ExactlyOnceSupport``."""
 
     SUPPORTED = "SUPPORTED"
     UNSUPPORTED = "UNSUPPORTED"
 
 
 class Boundaries(Enum):
-    """Whether a source can say where its transactions end. Kafka's ``ConnectorTransactionBoundaries``."""
+    """A source's word on its own transactions. Kafka's ``ConnectorTransactionBoundaries``."""
 
     SUPPORTED = "SUPPORTED"
     UNSUPPORTED = "UNSUPPORTED"
 
 
 class ConnectorContext(Protocol):
-    """What a worker offers to a running connector. Kafka's ``ConnectorContext``."""
+    """The worker's services for a running connector. Kafka's ``ConnectorContext``."""
 
     def request_task_reconfiguration(self) -> None:
         """Ask the worker to call `task_configs` again, as when tables were added to a database."""
@@ -360,7 +360,7 @@ class Connector:
         return values
 
     def contradictions(self, parsed: Mapping[str, Any]) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - none by default
-        """Settings that do not go together, of a config whose values are right by themselves.
+        """Return settings that do not go together, of a config whose values are right by themselves.
 
         Args:
             parsed: The values of all settings.

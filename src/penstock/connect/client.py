@@ -104,7 +104,7 @@ class ConnectClient:
         return [f"{each['name']}: {text}" for each in values for text in each["errors"]]
 
     def experimental(self) -> frozenset[str]:
-        """The connectors of the worker that it calls experimental; none of a worker that does not know the word."""
+        """Return the connectors of the worker that it calls experimental; none if the worker does not know the word."""
         plugins = self._ask("GET", "/connector-plugins")
         return frozenset(str(each["class"]) for each in plugins if each.get("experimental"))
 
@@ -234,7 +234,7 @@ REFERENCE = re.compile(r"\$\{[^}]+\}")
 
 
 class Action(Enum):
-    """What happens to a connector."""
+    """A change of a connector's state."""
 
     CREATE = "create"
     CHANGE = "change"

@@ -77,7 +77,7 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments; a backslash at the end joins a line with the next."""
+    """Return lines without comments; a backslash at the end joins a line with the next."""
     waiting: str | None = None
     for raw in re.split(r"\r\n|\r|\n", text):
         line = raw.lstrip(_BLANKS)
@@ -354,7 +354,7 @@ def worker_definition(mode: Mode) -> ConfigDef:
 
 
 def known_client_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Those settings that a client of the log knows: Java's clients pass over the others.
+    """Return those settings that a client of the log knows: Java's clients pass over the others.
 
     >>> known_client_settings({"producer.linger.ms": "5", "admin.listeners": "http://:8080"})
     {'producer.linger.ms': '5'}

@@ -177,7 +177,7 @@ class PartitionBehind:
 
 @dataclass(slots=True)
 class ThreadTime:
-    """Where the time of a stream thread has gone, in the looks that are kept (about one a second).
+    """The time of a stream thread by what it was spent on, in the looks that are kept (about one a second).
 
     Attributes:
         name: The thread.

@@ -46,7 +46,7 @@ _CLASS = re.compile(r"[A-Za-z_][\w.]*(?=:)")
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """What of records may be shown.
+    """The parts of records that may be shown.
 
     Attributes:
         messages: Whether keys and values of records are shown at all.

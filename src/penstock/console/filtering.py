@@ -81,7 +81,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Has:
-    """Whether there is something other than null at a place."""
+    """The condition that there is something other than null at a place."""
 
     path: Path
 
@@ -574,7 +574,7 @@ def _words(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What messages are selected by; by default all are.
+    """The conditions that messages are selected by; by default all are.
 
     Attributes:
         wanted: A filter.

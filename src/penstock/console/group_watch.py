@@ -59,7 +59,7 @@ class _Known:
 
 
 class GroupWatch:
-    """Looks at the groups while somebody asks, and remembers their lag for ten minutes.
+    """The looks at groups while somebody asks, and their lag of the last ten minutes.
 
     The lag of an application's own group is in its history, and is known at the first look; that of other groups moves
     only between two looks, so the trend of the first one is unknown.

@@ -15,7 +15,7 @@ _STEADY = 0.01  # of the lag a minute: less is not a trend
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """How a lag moves: records a second, and a word for it: grows, falls, steady, unknown."""
+    """The movement of a lag: records a second, and a word for it: grows, falls, steady, unknown."""
 
     per_second: float
     word: str

@@ -28,7 +28,7 @@ __all__ = ["Engine", "Start"]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What an engine starts, or goes on, with.
+    """The data with which an engine starts, or goes on.
 
     Attributes:
         spark: The Spark to run in.

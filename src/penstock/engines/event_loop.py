@@ -30,7 +30,7 @@ _log = own_logger("penstock.app")
 
 
 class EmbeddedApplication(Protocol):
-    """What an embedding needs of a `KafkaStreams` object."""
+    """The part of a `KafkaStreams` object that an embedding needs."""
 
     config: StreamsConfig
 

@@ -240,7 +240,7 @@ class GlobalCopy:
 
 
 class CopyWriter:
-    """What fills a copy.
+    """A writer that fills a copy.
 
     Args:
         copy: The copy.

@@ -220,7 +220,7 @@ _PATIENCE_S = 10.0
 
 
 class LeaseKeeper:
-    """Renews a lease in a thread of its own, until `end`.
+    """The renewal of a lease in a thread of its own, until `end`.
 
     Args:
         log: The log.

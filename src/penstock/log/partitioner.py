@@ -100,7 +100,7 @@ def partition_for(key: bytes, partitions: int) -> int:
 
 
 class KeyPartitioner:
-    """Chooses partitions as Kafka's producer does: by the key, and without one any, here in turn for each topic."""
+    """The choice of partitions of Kafka's producer: by the key, and without one any, here in turn for each topic."""
 
     def __init__(self) -> None:
         self._without_key: dict[str, int] = {}  # the number of such records, by topic

@@ -37,7 +37,7 @@ _OPEN = "Connections that this client has used and that are open, of all workers
 
 
 class ClientMetrics:
-    """Adds the metrics of the clients to a registry, and their counts to them.
+    """The metrics of the clients in a registry, and their counts.
 
     A client that talks to no broker, as with an embedded log, has no metrics of requests and connections.
 

@@ -288,7 +288,7 @@ _SHARED = ". Threads share connections between reading and writing"
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """What one kind of counted value feeds.
+    """The metrics that one kind of counted value feeds.
 
     Attributes:
         meter: The metrics.

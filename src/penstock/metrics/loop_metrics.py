@@ -55,7 +55,7 @@ _LEAD = MeterDefinition(
 
 
 class LagMetrics:
-    """Adds the metrics of lags to a registry, and looks at them.
+    """The metrics of lags in a registry, each with its own looks.
 
     Args:
         registry: The application's metrics.
@@ -132,7 +132,7 @@ _MS, _NS = 1e3, 1e9
 
 
 class LoopMetrics:
-    """Adds the metrics of the loop to a registry, and batches to them.
+    """The metrics of the loop in a registry, fed by batches.
 
     Args:
         registry: The application's metrics.

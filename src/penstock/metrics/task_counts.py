@@ -82,7 +82,7 @@ class Spread:
 
 
 class Cause(NamedTuple):
-    """Why records were dropped: one for each operator, class of exception and line of the user's code.
+    """The reason of drops: an operator, a class of exception and a line of the user's code.
 
     Attributes:
         node: The operator.

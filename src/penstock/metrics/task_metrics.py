@@ -69,7 +69,7 @@ def scope_of(spec: StoreSpec, *, suppresses: bool = False) -> str:
 
 
 class StoreMetrics:
-    """Adds the metrics of a store to a registry, and its counts to them.
+    """The metrics of a store in a registry, fed by its counts.
 
     Args:
         registry: The application's metrics.
@@ -206,7 +206,7 @@ class TaskOf:
 
 
 class TaskMetrics:
-    """Adds the metrics of a task to a registry, and its counts to them.
+    """The metrics of a task in a registry, fed by its counts.
 
     Args:
         registry: The application's metrics.

@@ -53,7 +53,7 @@ def _outside(call: Callable[[], T]) -> T:
 
 
 class _MapAsync(Operator):
-    """Maps rows by a coroutine function; results in the order of the rows, or as they were completed."""
+    """The operator of a coroutine function; results in the order of the rows, or as they were completed."""
 
     leaves_out_rows = True
 

@@ -146,7 +146,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """How things were when an attempt began."""
+    """The state of things when an attempt began."""
 
     meta: dict[str, int]
     dropped: int

@@ -62,7 +62,7 @@ def _sends_same_record(node: Node) -> bool:
 
 
 class DepthFirst:
-    """Runs the operators of a task depth first."""
+    """The run of a task's operators depth first."""
 
     def __init__(
         self,

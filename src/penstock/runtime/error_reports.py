@@ -127,7 +127,7 @@ def take() -> Mapping[str, int]:
 
 
 class NamingStores:
-    """Makes errors of serdes that leave an operator name it and its stores, as Kafka's ``StreamsException`` does.
+    """A guard that names the operator and its stores in errors of serdes, as Kafka's ``StreamsException`` does.
 
     Args:
         topology: The topology.
@@ -177,7 +177,7 @@ _Place = tuple[str, int, int]  # topic, partition, offset
 
 
 class DropLines:
-    """Collects the drops of a task, and logs them.
+    """The drops of a task, collected for lines of the log.
 
     The first drop of a reason is logged at once. Where records come one by one, each would have a line of its own.
 

@@ -431,7 +431,7 @@ class _SelectKey(_Base):
 
 
 class _Peek(_Base):
-    """Calls the function for its effect: peek, and foreach, which has no children."""
+    """The operator that calls a function for its effect: peek, and foreach, which has no children."""
 
     def __init__(self, node: ProcessorNode, context: TaskContext) -> None:
         super().__init__(node, context)

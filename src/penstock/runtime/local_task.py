@@ -40,7 +40,7 @@ __all__ = ["LocalTask", "LocalTasks", "Readers", "TaskRows"]
 
 @dataclass(frozen=True, slots=True)
 class TaskRows:
-    """What a task keeps, for another one to go on from there.
+    """The rows that a task keeps, for another one to go on from there.
 
     Attributes:
         stores: The rows of each store.

@@ -164,7 +164,7 @@ class NodeContext:
 
 
 class ProcessOperator(Operator):
-    """Runs one processor over the rows of a batch, and its punctuations between them.
+    """The operator of one processor over the rows of a batch, with its punctuations between them.
 
     ``dispatch`` is set when the task goes depth first: then a forwarded record goes to the children at once.
     """

@@ -102,7 +102,7 @@ class Sensor:
 
 
 class HeldEvents(Sensor):
-    """Holds events back until it is known whether they count; only the start of a node is passed on at once.
+    """Events held back until it is known whether they count; only the start of a node is passed on at once.
 
     Args:
         sensor: Gets the events that count.

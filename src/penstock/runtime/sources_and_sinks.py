@@ -74,7 +74,7 @@ __all__ = ["OUTPUT_SCHEMA", "Collector", "EncodedRows", "SinkWriter", "SourceRea
 
 
 class SourceReader:
-    """Decodes the records of one source node."""
+    """The reader of one source node's records."""
 
     def __init__(
         self,
@@ -460,7 +460,7 @@ def _partitions(keys: BytesColumn, count: int) -> NDArray[np.int32]:
 
 
 class SinkWriter:
-    """Writes the rows of one sink node."""
+    """The writer of one sink node's rows."""
 
     def __init__(
         self,

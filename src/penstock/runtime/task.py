@@ -550,7 +550,7 @@ def shared_stores(graph: Graph) -> dict[str, list[str]]:
 
 
 class Attempts:
-    """Takes back what a task does by column, if a record has failed.
+    """The attempts of a task by column, which are taken back if a record has failed.
 
     Args:
         context: The task.

@@ -130,7 +130,7 @@ _TWO = struct.Struct(">qq")
 
 
 class _WindowedSerde(BaseSerde):
-    """Splits and joins columns; subclasses define the times that follow the key."""
+    """The base of serdes of windowed keys; subclasses define the times that follow the key."""
 
     _suffix_bytes: int
 

@@ -78,7 +78,7 @@ class _BodyTooLargeError(Exception):
 
 
 class _NoRoomError(Exception):
-    """Too many requests are being served; raised and caught in this module only."""
+    """The error for a request beyond those that may be served at a time; raised and caught in this module only."""
 
 
 class Guard:

@@ -93,7 +93,7 @@ class Http2:
         self.flush()
 
     def connection_lost(self) -> None:
-        """The client has gone."""
+        """Note that the client has gone."""
         self._cancel_idle()
         for stream in list(self._streams.values()):
             stream.leave()
@@ -115,7 +115,7 @@ class Http2:
             self.transport.write(data)
 
     def ended(self, stream: _Stream) -> None:
-        """A request has been answered, or is given up."""
+        """Note that a request has been answered, or is given up."""
         self._streams.pop(stream.number, None)
         self._rest()
 
@@ -247,13 +247,13 @@ class _Stream:
             self._owner.ended(self)
 
     def complete(self) -> None:
-        """The client has sent all of its request."""
+        """Note that the client has sent all of its request."""
         self._is_complete = True
         self._forget_deadline()
         self._end()
 
     def leave(self) -> None:
-        """The client does not want the response any more."""
+        """Note that the client does not want the response any more."""
         self._has_left = True
         self._forget_deadline()
         self.changed.set()

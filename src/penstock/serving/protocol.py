@@ -25,7 +25,7 @@ __all__ = ["guarded_protocol"]
 
 
 class _Wait(IntEnum):
-    """What a connection waits for its client to do; the first of them makes room first."""
+    """The step of the client that a connection waits for; the first of them makes room first."""
 
     REQUEST = 0
     READING = 1

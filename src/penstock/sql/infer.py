@@ -258,7 +258,7 @@ def _rounding(names: str) -> str:
 
 
 def _columns(kind: StructType) -> tuple[Columns, tuple[str, ...]]:
-    """Names in upper case, which fields are found by; names that differ in case alone, and reserved ones, are kept."""
+    """Return names in upper case, which find fields; names that differ in case alone, and reserved ones, are kept."""
     counts = Counter(each.name.upper() for each in kind.fields)
     columns = []
     notes = []
@@ -467,7 +467,7 @@ def infer_statement(
 
 
 def _apart(key: Recognised, value: Recognised) -> tuple[Recognised, Recognised]:
-    """Key and value with different names: what is found by its name keeps it, so the other one is renamed."""
+    """Return key and value with different names: what is found by its name keeps it, so the other one is renamed."""
     taken = {name for name, _ in value.columns}
     same = [name for name, _ in key.columns if name in taken]
     if not same:

@@ -31,7 +31,7 @@ MOST_DIGITS = 38  # of Polars' decimals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementResult:
-    """What all results have.
+    """The common part of all results.
 
     Attributes:
         statement: The text of the statement, variables put in.

@@ -28,7 +28,7 @@ def release_memory() -> None:
 
 
 class _Heap:
-    """Whether this process keeps large blocks on its heap."""
+    """The choice of this process to keep large blocks on its heap."""
 
     is_kept = False
 

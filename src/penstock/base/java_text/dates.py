@@ -29,7 +29,7 @@ def days_from_civil(year: int, month: int, day: int = 1) -> int:
 
 
 def civil_from_days(days: int) -> tuple[int, int, int]:
-    """Year, month and day of a number of days since 1970.
+    """Return year, month and day of a number of days since 1970.
 
     >>> civil_from_days(0), civil_from_days(-141428), civil_from_days(-719162)
     ((1970, 1, 1), (1582, 10, 4), (1, 1, 3))
@@ -137,7 +137,7 @@ class Part:
 
 @dataclass(slots=True)
 class _Fields:
-    """What was read, by letter, with the order in which it was: later fields win."""
+    """The fields that were read, by letter, in the order of reading: later fields win."""
 
     values: dict[str, int] = field(default_factory=dict)
     order: dict[str, int] = field(default_factory=dict)

@@ -81,7 +81,7 @@ def bucket_order(hashes: Sequence[int]) -> list[int]:
 
 
 def hash_order(texts: Iterable[str]) -> list[str]:
-    """Texts in the order of a ``HashSet`` or ``HashMap`` to which they were added one by one, each of them once.
+    """Return texts in the order of a ``HashSet`` or ``HashMap`` to which they were added one by one, each of them once.
 
     >>> hash_order(["name", "topic", "file"])
     ['file', 'name', 'topic']
@@ -91,7 +91,7 @@ def hash_order(texts: Iterable[str]) -> list[str]:
 
 
 def copy_order(texts: Iterable[str]) -> list[str]:
-    """Texts in the order of a ``HashMap`` that is the copy of another map: it is no larger than it must be.
+    """Return texts in the order of a ``HashMap`` that is the copy of another map: it is no larger than it must be.
 
     >>> copy_order(["name", "connector.class", "tasks.max", "file", "topic"])
     ['name', 'connector.class', 'topic', 'file', 'tasks.max']

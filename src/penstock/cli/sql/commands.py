@@ -263,7 +263,7 @@ def _application_id(file: Path, options: SqlOptions) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """Where a server listens, and who may use it."""
+    """The address of a server, and the rules of access to it."""
 
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1"
     port: Annotated[int, typer.Option(help="The port to listen on; 0 takes a free one.")] = 8088

@@ -175,7 +175,7 @@ def _history() -> History:
 
 
 class SqlCompleter(Completer):
-    """Completes what may stand at the cursor.
+    """The completions of what may stand at the cursor.
 
     Args:
         catalog: Returns the present catalog.

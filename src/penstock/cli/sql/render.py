@@ -105,7 +105,7 @@ class ResultRenderer:
                 self._console.print(Text.assemble((f"  {name:<{width}}  ", "bold"), text))
 
     def _stream(self, result: Stream) -> None:
-        """Rows as they come; widths of columns are those of the terminal's share, as later rows are not known."""
+        """Print rows as they come; columns share the terminal's width, as later rows are not known."""
         if self._as_json:
             for row in result:
                 record = dict(zip(result.columns, row, strict=True))
@@ -169,7 +169,7 @@ def _line(texts: Sequence[str], width: int, *, fits: bool) -> str:
 
 
 def _base64(data: bytes) -> str:
-    """Bytes as the JSON formats of SQL have them."""
+    """Return bytes as the JSON formats of SQL have them."""
     return base64.b64encode(data).decode()
 
 

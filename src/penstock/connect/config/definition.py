@@ -281,7 +281,7 @@ class ConfigDef:
         return parsed
 
     def undefined_dependents(self) -> set[str]:
-        """Names that settings give as their dependents, and that are not defined."""
+        """Return names that settings give as their dependents, and that are not defined."""
         return {name for s in self.settings.values() for name in s.dependents if name not in self.settings}
 
     def sorted(self) -> list[Setting]:

@@ -287,7 +287,7 @@ class AnyCase:
 
 @dataclass(frozen=True, slots=True)
 class NonNull:
-    """Anything but null."""
+    """The condition that a value is not null."""
 
     def __call__(self, name: str, value: Any) -> None:
         if value is None:

@@ -128,7 +128,7 @@ class ArrivedRecords:
 
 
 class LimitedExchange:
-    """Ends the exchanges of a client that take longer than a limit, whatever trickles in: the connection is shut down.
+    """A limit for the exchanges of a client, whatever trickles in: beyond it the connection is shut down.
 
     A client's own timeouts are those of single reads: a server that sends a byte now and then would hold it for ever.
     The client has its ``hooks``, and sends within its ``with``.

@@ -114,7 +114,7 @@ def index_name(text: str) -> str:
 
 
 def _problem_of_index(index: str) -> str | None:
-    """Why the cluster would not take a name; None: it would."""
+    """Return why the cluster would not take a name; None: it would."""
     if index in ("", ".", ".."):
         return "is not a name"
     match = _NOT_IN_INDEX.search(index)

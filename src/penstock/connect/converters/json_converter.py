@@ -217,7 +217,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Envelope:
-    """What texts of one schema begin with, and the fields of their payloads."""
+    """The common beginning of texts of one schema, and the fields of their payloads."""
 
     head: bytes
     brackets: int

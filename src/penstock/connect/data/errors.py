@@ -37,7 +37,7 @@ class SettingError(ConfigError):
 
 
 def java_name(error: BaseException) -> str:
-    """Kafka's class of an error, as stack traces and dead letters name it; Python's if there is none."""
+    """Return Kafka's class of an error, as stack traces and dead letters name it; Python's if there is none."""
     return str(getattr(type(error), "java_class", f"{type(error).__module__}.{type(error).__qualname__}"))
 
 

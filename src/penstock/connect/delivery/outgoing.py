@@ -118,7 +118,7 @@ class Outgoing:
 
 @dataclass(slots=True)
 class Converted:
-    """What came of the records of a poll.
+    """The records of a poll after their conversion.
 
     Attributes:
         records: The records, as the task made them, without those behind a failure.
@@ -145,7 +145,7 @@ class Converted:
 
 
 class SourceSteps:
-    """Transforms and converts what a source's task returns.
+    """The transformations and conversions of what a source's task returns.
 
     Args:
         pipeline: Transformations, converters and the handling of errors.

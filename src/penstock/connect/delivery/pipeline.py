@@ -160,7 +160,7 @@ class Converters:
 def batches_of(
     records: list[Encoded], partitions: Mapping[str, int], turn: int
 ) -> list[tuple[TopicPartition, pa.RecordBatch]]:
-    """Records as batches by partition, each partition's in the order of the records.
+    """Return records as batches by partition, each partition's in the order of the records.
 
     Args:
         records: The records.

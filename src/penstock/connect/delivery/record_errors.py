@@ -213,7 +213,7 @@ class ErrorHandler:
 
 
 class OriginalRecords(Protocol):
-    """Finds records as they were read from a topic."""
+    """The records as they were read from a topic, before any conversion."""
 
     def get(self, where: tuple[str | None, int | None, int | None], /) -> ConsumerRecord | None:
         """Return the record of a topic, partition and offset."""

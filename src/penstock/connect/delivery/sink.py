@@ -55,7 +55,7 @@ class Originals:
 
 
 class SinkSteps:
-    """Converts and transforms what was read from topics.
+    """The conversions and transformations of what was read from topics.
 
     Args:
         pipeline: Converters, transformations and the handling of errors.

@@ -29,7 +29,7 @@ def ensure_output_topic(log: TopicLog, topic: str, partitions: int, config: Mapp
 
 
 class TopicCreation:
-    """Creates topics before the first record is written to them.
+    """The creation of topics before the first record is written to them.
 
     Args:
         log: The log.

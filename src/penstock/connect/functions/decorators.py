@@ -240,7 +240,7 @@ class FunctionSinkTask(SinkTask):
 
 
 def to_table(records: Sequence[SinkRecord]) -> pa.Table:
-    """Records as a table: a column for each field of their values, or one column ``value``.
+    """Return records as a table: a column for each field of their values, or one column ``value``.
 
     >>> to_table([SinkRecord(topic="t", value={"path": "/", "status": 200})]).to_pylist()
     [{'path': '/', 'status': 200}]

@@ -32,7 +32,7 @@ def _announced(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001
 
 
 def installed_plugins(folders: Iterable[Path | str] = (), on_problem: Callable[[str], object] | None = None) -> Plugins:
-    """Kafka's plugins, those of installed packages, and by reference those of files in some folders.
+    """Return Kafka's plugins, those of installed packages, and by reference those of files in some folders.
 
     Args:
         folders: Where files of connectors may be; a reference such as ``my_connectors.py:http_poll`` is relative to the
@@ -102,7 +102,7 @@ def _is_plugin(member: object) -> bool:
 
 
 def plugin_of(member: Any, name: str) -> Plugin:
-    """The plugin of a decorated function, a class of a connector or transformation, or a plain function of records.
+    """Return the plugin of a decorated function, a connector's or transformation's class, or a function of records.
 
     Raises:
         ConfigError: It is none of them.

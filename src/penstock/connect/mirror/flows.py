@@ -155,7 +155,7 @@ def is_cycle(policy: ReplicationPolicy, topic: str, target: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MirroredTopics:
-    """Decides which topics of the source cluster are mirrored.
+    """The selection of the source cluster's topics that are mirrored.
 
     Attributes:
         policy: The replication policy.
@@ -176,7 +176,7 @@ class MirroredTopics:
     heartbeats: bool = True
 
     def takes(self, topic: str) -> bool:
-        """Whether this topic is mirrored: it is wanted, none of Kafka's own, and did not come from the target."""
+        """Return whether this topic is mirrored: selected, none of Kafka's own, and not from the target."""
         passes = self.filter.takes(topic) or (self.heartbeats and self.policy.is_heartbeats_topic(topic))
         return passes and not self.policy.is_internal_topic(topic) and not is_cycle(self.policy, topic, self.target)
 
@@ -279,7 +279,7 @@ class Flow:
         return policy_of({**self.given, "source.cluster.alias": self.source.alias})
 
     def copies(self, name: str) -> dict[str, str]:
-        """The setting of a new topic by one of ``replication.factor``; without it the brokers' default counts."""
+        """Return a new topic's setting by one of ``replication.factor``; without it the brokers' default counts."""
         factor = str(self.given.get(name) or "").strip()
         return {"replication.factor": factor} if factor else {}
 
@@ -352,7 +352,7 @@ def _check_name(name: str, aliases: list[str]) -> None:
 
 
 def connector_flow(settings: Mapping[str, str]) -> Flow:
-    """The flow of a connector's config, which describes its clusters by ``source.cluster.*`` and ``target.cluster.*``.
+    """Return the flow of a connector's config, which has its clusters in ``source.cluster.*`` and ``target.cluster.*``.
 
     Raises:
         SettingError: A setting is wrong, or names a class that is not there.

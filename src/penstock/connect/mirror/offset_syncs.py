@@ -22,7 +22,7 @@ LONGEST: Final = (1 << 63) - 1
 
 
 class SyncState:
-    """Decides for one partition when an offset sync is due. Kafka's ``PartitionState``.
+    """The state of one partition that decides when an offset sync is due. Kafka's ``PartitionState``.
 
     Args:
         max_lag: Records downstream after which there is another one (``offset.lag.max``).

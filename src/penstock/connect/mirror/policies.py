@@ -60,7 +60,7 @@ class ReplicationPolicy:
         raise NotImplementedError
 
     def upstream_topic(self, topic: str) -> str | None:
-        """The name of a mirrored topic in the cluster that it was mirrored from; None: it is not a mirrored one."""
+        """Return a mirrored topic's name in the cluster that it was mirrored from; None: it is no mirrored one."""
         raise NotImplementedError
 
     def original_topic(self, topic: str) -> str:

@@ -78,7 +78,7 @@ CONDITIONS = (
 
 @dataclass(frozen=True, slots=True)
 class _PluginPart:
-    """What transformations and predicates differ in."""
+    """The differences between transformations and predicates."""
 
     list_name: str
     group: str

@@ -418,7 +418,7 @@ JSON, SIMPLE = "org.apache.kafka.connect.json.JsonConverter", "org.apache.kafka.
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What a worker says about its connectors.
+    """The settings of a worker that concern its connectors.
 
     Attributes:
         key_converter: The converter of keys where a connector names none.

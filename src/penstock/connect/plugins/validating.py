@@ -42,7 +42,7 @@ FRAMEWORK = Model(
 
 @dataclass(slots=True)
 class NameCheck:
-    """What is to be said about the names of a config.
+    """The findings about the names of a config.
 
     Attributes:
         refused: Names that are refused, each with the sentence.
@@ -129,7 +129,7 @@ def _check_part(check: NameCheck, settings: Mapping[str, Any], where: tuple[str,
 
 
 def _parts(config: Mapping[str, str | None], plugins: Plugins) -> Iterator[tuple[str, Plugin, tuple[str, ...], str]]:
-    """The converters, transformations and predicates of a config: prefix, plugin, further names, a word for it."""
+    """Return a config's converters, transformations and predicates: prefix, plugin, further names, a word for it."""
     for name in CONVERTER_KINDS:
         plugin = _found(config.get(name), plugins)
         if plugin is not None:
@@ -174,7 +174,7 @@ def _is_read(name: str, config: Mapping[str, str | None], plugin: Plugin) -> boo
 
 
 def _of_client(name: str) -> str | None:
-    """What is wrong with a setting of one of the connector's clients; empty: nothing; None: it sets no client."""
+    """Return what is wrong with a client's setting, empty if nothing is; None: it is no client's setting."""
     for client in CLIENTS:
         prefix = f"{client}.override."
         if name.startswith(prefix):
@@ -291,7 +291,7 @@ def validate_connector(
 
 
 def _own_values(plugin: Plugin, config: Mapping[str, Any], plugins: Plugins) -> dict[str, ConfigValue]:
-    """The connector's own settings, validated by itself, and what it says about others, which counts in their place."""
+    """Return the connector's own settings, validated by itself, and its words on others, which count in their place."""
     connector = plugin.make()
     if not isinstance(connector, Connector):
         return validate(plugin.config, config, plugins.find)
@@ -300,7 +300,7 @@ def _own_values(plugin: Plugin, config: Mapping[str, Any], plugins: Plugins) -> 
 
 
 def _entries(definition: ConfigDef, values: dict[str, ConfigValue]) -> list[dict[str, Any]]:
-    """Definitions and values as answers have them."""
+    """Return definitions and values as answers have them."""
     return [
         {"definition": setting.described(), "value": values[setting.name].described(setting.kind)}
         for setting in definition

@@ -172,7 +172,7 @@ def _with_bytes_as_defaults(parsed: ParsedSchema) -> ParsedSchema:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How values are written and read."""
+    """The form in which values are written and read."""
 
     enhanced: bool = False
     scrubs: bool = False

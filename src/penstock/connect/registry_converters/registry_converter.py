@@ -175,7 +175,7 @@ REGISTRY_SETTINGS: tuple[Setting, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What values of a schema are written with."""
+    """The schema and the plan by which values are written."""
 
     plan: Any
     registered: Registered
@@ -256,7 +256,7 @@ class RegistryConverter(Converter):
         raise NotImplementedError
 
     def writing_as(self, registered: Registered, plan: Any) -> Any:  # noqa: ARG002 - what formats may need
-        """What is needed to write values with a schema that is not their own, from what is needed to write with that.
+        """Return the plan for values with a schema that is not their own, from the plan for values with that schema.
 
         Raises:
             ValueError: They cannot be.

@@ -31,7 +31,7 @@ class AdminEndpoints:
         self._patience_s = patience_s
 
     def root(self, call: RestCall) -> RestAnswer:  # noqa: ARG002 - as all endpoints
-        """Version and cluster."""
+        """Return version and cluster."""
         cluster = self._worker.cluster_id
         return RestAnswer(
             body={"version": KAFKA_VERSION, "commit": f"penstock-{__version__}", "kafka_cluster_id": cluster}

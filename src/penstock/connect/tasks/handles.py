@@ -318,7 +318,7 @@ def _child(spec: TaskSpec, target: str, pipe: Connection) -> None:
 
 
 class TaskProcesses:
-    """Starts tasks in processes that are forked from one in which all modules are loaded.
+    """Tasks in processes that are forked from one in which all modules are loaded.
 
     Args:
         url: The log that tasks open.

@@ -61,7 +61,7 @@ def fork_template(url: str) -> None:
 
 
 def has_template() -> bool:
-    """Whether a process is there from which tasks are forked, made by `fork_template` or by `multiprocessing`."""
+    """Return whether there is a process from which tasks are forked, of `fork_template` or `multiprocessing`."""
     return getattr(getattr(forkserver, "_forkserver", None), "_forkserver_pid", None) is not None
 
 

@@ -29,7 +29,7 @@ Expected = Mapping[Any, Sequence[Any]]
 
 
 class SteppedSource(Protocol):
-    """What the check does with a `ConnectTestDriver`."""
+    """The steps of a `ConnectTestDriver` that the check takes."""
 
     exactly_once: bool
     sources: list[SingleSource]
@@ -46,7 +46,7 @@ class SteppedSource(Protocol):
 
 
 class SourceModel(Protocol):
-    """What a source holds, and what happens to it while it is read."""
+    """The contents of a source, and the events while it is read."""
 
     def change(self) -> bool:
         """Change the source: add a row, rotate a file. Return whether there was anything left to do."""

@@ -260,7 +260,7 @@ class HoistField(SidedTransformation):
 
 
 def parse_renames(mappings: list[str]) -> dict[str, str]:
-    """Pairs such as ``old:new``.
+    """Return pairs such as ``old:new``.
 
     Raises:
         SettingError: One is not a pair.

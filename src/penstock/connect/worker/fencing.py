@@ -28,7 +28,7 @@ Marks = dict[str, Mark]
 
 
 class Fencing:
-    """Fences tasks of sources that deliver exactly once.
+    """The fencing of tasks of sources that deliver exactly once.
 
     Args:
         config: The worker's settings.

@@ -36,7 +36,7 @@ _KILLED_S = 5.0
 
 
 class LogTrouble:
-    """Whether the log can be used at present.
+    """The trouble with the log, if it cannot be used at present.
 
     >>> trouble = LogTrouble()
     >>> trouble.passed()
@@ -89,7 +89,7 @@ class WorkerStores:
 
 
 class Herder:
-    """Owns the connectors and tasks of a worker; all changes happen under its lock, in a `turn`.
+    """The owner of a worker's connectors and tasks; all changes happen under its lock, in a `turn`.
 
     The lock is held while the log is read and written, so those who only look take no turn: the view and the states of
     the stores are snapshots.
@@ -611,7 +611,7 @@ class TaskSlots:
                     self._ended.append(task)
 
     def take_ended(self) -> list[ConnectorTaskId]:
-        """Tasks that were stopped and have ended since the last call."""
+        """Return tasks that were stopped and have ended since the last call."""
         ended, self._ended = self._ended, []
         return ended
 

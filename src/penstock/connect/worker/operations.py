@@ -27,7 +27,7 @@ _HEADER = re.compile(r"([^,:]++)(?::([^,]*+))?")  # of a setting such as headers
 
 
 class Hiding:
-    """Hides the values of settings that are passwords by their definition, or secrets by their name.
+    """A filter for the values of settings that are passwords by their definition, or secrets by their name.
 
     References to config providers are shown: they are not secrets.
 

@@ -19,7 +19,7 @@ _BACKOFF = Backoff(1.0, 60.0)
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """When a failed task starts again.
+    """The rule that says when a failed task starts again.
 
     Attributes:
         restarts: Failed tasks start again (``restart.policy=on-failure``); else they stay FAILED, as in Kafka Connect.

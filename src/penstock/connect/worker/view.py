@@ -73,7 +73,7 @@ class Solo:
         return WorkerView(self._worker, True, 1, frozenset(state.connectors), frozenset(tasks))  # noqa: FBT003 - it leads
 
     def owner(self, work: str | ConnectorTaskId) -> str | None:  # noqa: ARG002 - all of it
-        """This worker."""
+        """Return this worker."""
         return self._worker
 
     def step_down(self) -> None:

@@ -93,7 +93,7 @@ class Offer:
 
 
 class LeaseHolder(Protocol):
-    """What takes the lease of an application."""
+    """The taker of an application's lease."""
 
     def take(self) -> None:
         """Take it; raises FencedError if another instance runs."""
@@ -143,7 +143,7 @@ class SharingRecord:
 
 
 class SharingOffer:
-    """Offers to share in a thread of its own, and looks whether somebody asks, until `end`.
+    """An offer to share in a thread of its own, which looks whether somebody asks, until `end`.
 
     Args:
         record: The record.
@@ -289,7 +289,7 @@ def wait_for_lease(
 
 
 class _Holder:
-    """What a start sees of the holder of the lease, whose clock may be behind or ahead."""
+    """The holder of the lease as a start sees it; its clock may be behind or ahead."""
 
     def __init__(self) -> None:
         self._since_ms, self._heartbeat_ms = -1, -1
@@ -360,7 +360,7 @@ _ASK_AGAIN_S = 30.0
 
 
 class Tenure(Protocol):
-    """What entitles an instance to run an application, from `take` to `give_back`."""
+    """The right of an instance to run an application, from `take` to `give_back`."""
 
     @property
     def lease(self) -> Lease | None:

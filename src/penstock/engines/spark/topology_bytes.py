@@ -47,7 +47,7 @@ def pickle_app(topology: Topology, config: StreamsConfig) -> bytes:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, name-defined, unused-ignore]
-    """Pickles a compiled ``struct.Struct`` too, which processors often have as a global variable of their module."""
+    """A pickler that takes compiled ``struct.Struct`` objects, too, which modules of processors often have globally."""
 
     dispatch_table: ClassVar[Mapping[type, Any]] = ChainMap(
         {struct.Struct: lambda compiled: (struct.Struct, (compiled.format,))}, cloudpickle.Pickler.dispatch_table

@@ -210,7 +210,7 @@ def release_everywhere() -> None:
 
 
 class _Keeper:
-    """Says when a process that has worked is idle, by its CPU time at looks in equal intervals.
+    """The rule that says when a process that has worked is idle, by its CPU time at looks in equal intervals.
 
     >>> keeper = _Keeper(1.0)
     >>> [keeper.is_idle(cpu_s) for cpu_s in (3.0, 3.1, 3.2, 3.3, 9.0, 9.1, 9.2)]

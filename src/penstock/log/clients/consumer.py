@@ -416,7 +416,7 @@ class Consumer:
 
 
 class _CommitBeforeRevoke(RebalanceListener):
-    """Commits the positions of revoked partitions, with auto-commit, before it calls the user's listener."""
+    """A listener that commits the positions of revoked partitions, with auto-commit, before the user's is called."""
 
     def __init__(self, consumer: Consumer, *, auto_commit: bool) -> None:
         self._consumer = weakref.ref(consumer)

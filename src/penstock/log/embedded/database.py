@@ -468,7 +468,7 @@ class EnvironmentOrLogError(LogError, EnvironmentProblemError):
 
 
 class FileEvents:
-    """What Linux tells of writes to a file (inotify), by whichever process.
+    """The notices of Linux (inotify) of writes to a file, by whichever process.
 
     Raises:
         OSError: There is no such file, or the system tells of none.

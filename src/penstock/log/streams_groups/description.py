@@ -149,7 +149,7 @@ class GroupTopology:
 
 
 class Endpoint(NamedTuple):
-    """Where interactive queries reach an instance."""
+    """The address of an instance for interactive queries."""
 
     host: str
     port: int
@@ -245,7 +245,7 @@ class StreamsHeartbeat:
 
 
 class StatusCode(IntEnum):
-    """What may be wrong with a group while its members go on."""
+    """A trouble of a group whose members go on."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -385,7 +385,7 @@ def _specs(what: str, theirs: tuple[InternalTopicSpec, ...], ours: tuple[Interna
 
 
 class StreamsCoordinator(Protocol):
-    """What keeps streams groups; safe to use from several threads."""
+    """A keeper of streams groups; safe to use from several threads."""
 
     def is_supported(self) -> bool:
         """Return whether there are streams groups here.

@@ -63,7 +63,7 @@ class GroupSettings:
 
 @dataclass(slots=True)
 class MemberRecord:
-    """What the group knows of a member.
+    """The group's facts of a member.
 
     Attributes:
         member: Its id.
@@ -109,7 +109,7 @@ class MemberRecord:
 
 @dataclass(slots=True)
 class GroupRecord:
-    """What is known of a group beside its members.
+    """The facts of a group beside its members.
 
     Attributes:
         group: Its name.

@@ -62,7 +62,7 @@ _NOTHING = Assignment()
 
 @dataclass(frozen=True, slots=True)
 class MemberFacts:
-    """What a member says of itself when it joins.
+    """The facts that a member states when it joins.
 
     Attributes:
         group: The ``group.id``, which is the ``application.id``.
@@ -90,7 +90,7 @@ class MemberFacts:
 
 
 class MemberState(Enum):
-    """Where a member stands."""
+    """The state of a member."""
 
     JOINING = "joining"
     """It has no place in the group (yet)."""
@@ -116,7 +116,7 @@ class MemberState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MemberWork:
-    """What a member has to do with its tasks, in this order.
+    """The steps that a member owes to its tasks, in this order.
 
     Attributes:
         drop: They belong to others by now: close them without a commit, then call `StreamsMember.dropped`.
@@ -138,7 +138,7 @@ class MemberWork:
 
 @dataclass(frozen=True, slots=True)
 class GroupFailure:
-    """Why a group refuses a member for good; ``code`` is one of `HeartbeatError`, or another of Kafka's."""
+    """The reason for which a group refuses a member for good; ``code`` is a `HeartbeatError`, or another of Kafka's."""
 
     code: int
     message: str
@@ -146,7 +146,7 @@ class GroupFailure:
 
 @dataclass(frozen=True, slots=True)
 class _Offsets:
-    """How far the copies of tasks go, and their changelogs."""
+    """The positions of the copies of tasks, and the ends of their changelogs."""
 
     offsets: TaskSums
     ends: TaskSums

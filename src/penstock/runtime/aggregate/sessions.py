@@ -163,7 +163,7 @@ def _by_appearance(number: NDArray[np.int64], heads: NDArray[np.int64], order: N
 
 
 class SessionAggregate(WindowOperator):
-    """Each row joins the sessions that are near to it, or starts one."""
+    """The aggregation in sessions: each row joins the sessions that are near to it, or starts one."""
 
     leaves_out_rows = True
 

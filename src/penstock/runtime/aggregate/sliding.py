@@ -213,7 +213,7 @@ def _holds(numbers: NDArray[np.int64], candidates: NDArray[np.int64]) -> NDArray
 
 
 class SlidingAggregate(WindowOperator):
-    """Adds each row to every window within the time difference of it."""
+    """The aggregation of each row in every window within the time difference of it."""
 
     leaves_out_rows = True
 

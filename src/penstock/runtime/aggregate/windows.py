@@ -76,7 +76,7 @@ def stream_time_meta(store: str) -> str:
 
 
 class WindowAssigner:
-    """Assigns rows to windows; the operator's own stream time is carried from batch to batch."""
+    """The assignment of rows to windows; the operator's own stream time is carried from batch to batch."""
 
     def __init__(self, node: str, windows: WindowSpec, store: str, context: TaskContext) -> None:
         self._name = node
@@ -139,7 +139,7 @@ def last_emit_meta(store: str) -> str:
 
 
 class ClosedWindows:
-    """Finds the rows after which closed windows are sent, and the windows."""
+    """The rows after which closed windows are sent, and the windows."""
 
     def __init__(self, name: str, operation: WindowedAggregate, context: TaskContext) -> None:
         self._name = name
@@ -323,7 +323,7 @@ class StreamAggregator(Operator):
 
 
 class WindowOperator(StreamAggregator):
-    """Observes stream time, and sends each change on, or the contents of a window when it closes."""
+    """The base of operators with windows, which send each change on, or a window's contents when it closes."""
 
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
         operation = cast("WindowedAggregate", node.operation)

@@ -474,7 +474,7 @@ def _row(
 
 
 def _without_nulls(part: KnownAggregation, column: Column) -> Column | None:
-    """The whole numbers that a part adds up, 0 for null, or a 1 for each value that it counts; None of other types."""
+    """Return the whole numbers that a part adds up, 0 for null, or a 1 for each counted value; None of other types."""
     if part.kind == "count":
         return Column.of_series(pl.Series("", (~column.null_mask()).astype(np.int64)))
     numbers = numbers_of(column)

@@ -273,7 +273,7 @@ class _StreamGlobalTableJoin(_LookUpJoin):
 
 
 class GraceBuffer:
-    """Decides at which rows of the batch waiting records are joined."""
+    """A buffer of records that wait for their grace period, joined at the row of the batch that ends it."""
 
     def __init__(self, node: str, store: str, grace_ms: int, context: TaskContext) -> None:
         self._name = node

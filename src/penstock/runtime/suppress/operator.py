@@ -169,7 +169,7 @@ def _place(source: RecordContext) -> _Place:
 
 
 class _Suppress(Operator):
-    """Holds each row's change back under its key; rows that move stream time release changes."""
+    """The operator that holds each row's change back under its key; rows that move stream time release changes."""
 
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
         self._name = node.name

@@ -103,7 +103,7 @@ def float_json(value: float, *, single: bool = False) -> str:
 
 
 def node_type(value: Any) -> str:
-    """Jackson's name of a value's type."""
+    """Return Jackson's name of a value's type."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -229,7 +229,7 @@ EXPECTED = {DECIMAL_NAME: "BigDecimal", DATE_NAME: "Date", TIME_NAME: "Date", TI
 
 @dataclass(frozen=True, slots=True)
 class JsonOptions:
-    """How values are written and read.
+    """The form in which values are written and read.
 
     Attributes:
         numeric_decimals: Decimals are numbers; else base64 of their unscaled bytes.

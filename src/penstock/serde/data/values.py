@@ -99,7 +99,7 @@ def type_of(value: Any, schema: Schema | None = None) -> Type | None:
 
 
 def java_class(value: Any, schema: Schema | None = None) -> str:
-    """Java's class of a value, as messages name it.
+    """Return Java's class of a value, as messages name it.
 
     >>> java_class("x"), java_class(1), java_class(None)
     ('java.lang.String', 'java.lang.Long', 'null')

@@ -144,7 +144,7 @@ def _without_logical(schema: Any, words: frozenset[str] | set[str] | None = None
 
 @dataclass(slots=True)
 class _AvroWriting:
-    """What one schema is written with, and the names that it has used."""
+    """The state of writing one schema: its settings, and the names that it has used."""
 
     metadata: bool = True
     enhanced: bool = False
@@ -167,7 +167,7 @@ class _AvroWriting:
 
 
 def to_avro(schema: Schema, *, metadata: bool = True, enhanced: bool = False, scrubs: bool = False) -> Any:
-    """Avro's schema of Connect's, as JSON.
+    """Return Avro's schema of Connect's, as JSON.
 
     Args:
         schema: Connect's schema.
@@ -360,7 +360,7 @@ def avro_branch(schema: Schema, *, enhanced: bool, scrubs: bool) -> str:
 
 
 def connect_schema_of_avro(text: SchemaText, *, enhanced: bool = False) -> Schema:
-    """Connect's schema of the text of an Avro schema.
+    """Return Connect's schema of the text of an Avro schema.
 
     Raises:
         DataError: See `from_avro`.
@@ -373,7 +373,7 @@ def connect_schema_of_avro(text: SchemaText, *, enhanced: bool = False) -> Schem
 
 
 def from_avro(schema: Any, named_types: dict[str, Schema] | None = None, *, enhanced: bool = False) -> Schema:
-    """Connect's schema of Avro's JSON.
+    """Return Connect's schema of Avro's JSON.
 
     Args:
         schema: Avro's schema.
@@ -392,7 +392,7 @@ def from_avro(schema: Any, named_types: dict[str, Schema] | None = None, *, enha
 
 @dataclass(slots=True)
 class _AvroReading:
-    """What a schema is read with: the named types that were read before, and those that it is inside of."""
+    """The state of reading a schema: the named types that were read before, and those that it is inside of."""
 
     enhanced: bool
     names: dict[str, Schema]

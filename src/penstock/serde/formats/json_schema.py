@@ -119,7 +119,7 @@ class _SchemaWriter:
 def from_json_schema(
     text: SchemaText, options: JsonOptions, *, optional_unless_required: bool = False, for_columns: bool = False
 ) -> Schema:
-    """Connect's schema of a JSON Schema.
+    """Return Connect's schema of a JSON Schema.
 
     Args:
         text: The schema.

@@ -84,7 +84,7 @@ Parameters = Mapping[tuple[str, str], Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ProtobufNaming:
-    """What the converter's settings say of the files that it makes.
+    """The converter's settings of the files that it makes.
 
     Attributes:
         scrubs: Characters that Protobuf's names cannot have are replaced (``scrub.invalid.names``).
@@ -308,7 +308,7 @@ def _reorder(message: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProtobufReading:
-    """What the converter's settings say of the schemas that it reads.
+    """The converter's settings of the schemas that it reads.
 
     Attributes:
         full_names: Names have their packages (``enhanced.protobuf.schema.support``).

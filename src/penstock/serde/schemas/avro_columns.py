@@ -33,7 +33,7 @@ _DAY_S = 86_400
 
 
 class Unsupported(Exception):  # noqa: N818 - no error: another way is taken
-    """Raised for schemas, or rows, that are left to the reader of single rows."""
+    """The error for schemas, or rows, that are left to the reader of single rows."""
 
 
 class AvroCursor:

@@ -132,7 +132,7 @@ class Composite:
         )
 
     def _names(self) -> list[str]:
-        """Names for the columns of the key, the same on both sides, as they stand in its bytes."""
+        """Return names for the columns of the key, the same on both sides, as they stand in its bytes."""
         names: list[str] = []
         for number, pair in enumerate(self.pairs):
             column = pair.left if isinstance(pair.left, x.ColumnNode) else pair.right
@@ -627,7 +627,7 @@ class _Joined:
     def _filtered(
         self, condition: JoinCondition, joins: tuple[s.JoinClause, ...], number: int, prefix: str
     ) -> PlanStep:
-        """An inner join by one of the equalities, whose rows must meet all else; it is the one that moves least."""
+        """Return an inner join by the equality that moves least, whose rows must meet all the others."""
         best = max(self._by_each(condition), key=lambda one: one.fitness())
         step = best.step(joins, number, prefix)
         rest = [each for each in condition.equalities if each is not best.join.condition]

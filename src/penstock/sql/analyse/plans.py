@@ -75,7 +75,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanStep:
-    """What all steps have.
+    """The common part of all steps.
 
     Attributes:
         fields: The columns of a row.

@@ -46,7 +46,7 @@ def located(text: str, error: SqlError, start: TextPosition = NOWHERE) -> SqlErr
 
 
 def named(words: Sequence[str], last: str = "and") -> str:
-    """Words as a list in a sentence.
+    """Return words as a list in a sentence.
 
     >>> named(["A", "B", "C"]), named(["A"])
     ('A, B and C', 'A')

@@ -92,7 +92,7 @@ def _windows(times: WindowTimes) -> Any:
 
 
 class _WholeRow(ColumnFunction):
-    """Whether there is a value and no column of the key is null: windows would take a record without a value."""
+    """The condition that there is a value and no key column is null: windows would take a record without a value."""
 
     def __call__(self, key: Any, value: Any) -> bool:
         return value is not None and key is not None and None not in key
@@ -127,7 +127,7 @@ def _longs(calls: Sequence[AggregateCall]) -> int:
 
 
 class _Add(KnownAggregator):
-    """Adds a row to the states; of counts and sums of whole numbers over columns."""
+    """The addition of a row to the states; of counts and sums of whole numbers over columns."""
 
     def __init__(self, states: _States, calls: Sequence[AggregateCall]) -> None:
         self._states = states

@@ -60,7 +60,7 @@ class _Lazy(ColumnFunction):
         return self._compiled(row)
 
     def _columns_of(self, rows: RowColumn) -> tuple[list[Column], np.ndarray[Any, Any] | None]:
-        """The columns of the expressions for the rows that are not null, and the positions of those; None: all."""
+        """Return the expressions' columns for the rows that are not null, and the positions of those; None: all."""
         if self._by_column is None:
             self._by_column = compile_columns([each.typed for each in self._expressions], self._errors, self._labels)
         if rows.absent is None:
@@ -91,7 +91,7 @@ class Select(_Lazy):
 
 
 class Keep(_Lazy):
-    """Whether a row passes a predicate; tombstones do not."""
+    """A predicate as a filter of rows; tombstones do not pass."""
 
     def _make(self) -> Callable[[Row], Any]:
         return compile_predicate(self._expressions[0].typed, self._errors, self._labels[0])
@@ -395,7 +395,7 @@ class SourceTime(_Time):
 
 
 class SinkTime(FixedKeyProcessor[Any, Any]):
-    """Sets the time of results from a column; tombstones take the stream time."""
+    """The time of results from a column; tombstones take the stream time."""
 
     def __init__(self, time: _Time) -> None:
         self._time = time

@@ -82,7 +82,7 @@ def _written(write: Callable[[Any], Any]) -> Callable[[Any], str]:
 
 
 def _arrays(rows: RowColumn, kinds: Sequence[SqlType], writers: Sequence[Callable[[Any], str]]) -> pa.Array:
-    """Rows as JSON arrays."""
+    """Write rows as JSON arrays."""
     parts: list[Any] = []
     for column, kind, write in zip(rows.columns, kinds, writers, strict=True):
         parts += ["," if parts else "[", json_texts(column, kind, write)]

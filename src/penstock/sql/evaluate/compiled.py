@@ -248,7 +248,7 @@ class ModuleWriter:
         return any(map(self._needs_lines, parts(node)))
 
     def function(self, node: n.Typed, write: Callable[[Block], None]) -> str:
-        """The text of a call of a function of its own that computes an expression; ``write`` writes its lines."""
+        """Return the text of a call of a new function that computes an expression; ``write`` writes its lines."""
         name = self.module.fresh("part_")
         free = sorted(f"p_{parameter.number}" for parameter in _free(node))
         body = Block(self.module)

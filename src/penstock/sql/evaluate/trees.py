@@ -48,7 +48,7 @@ def aggregates_in(
 
 
 def columns_in(expression: Node) -> tuple[x.ColumnNode, ...]:
-    """The columns that an expression names, parameters of lambdas left out, in the order of the text; each once."""
+    """Return the columns that an expression names, each once, in the order of the text, without lambdas' parameters."""
     columns: dict[x.ColumnNode, None] = {}
     waiting: list[tuple[Node, frozenset[str]]] = [(expression, frozenset())]
     while waiting:

@@ -336,7 +336,7 @@ class _Typer:
         return n.Comparison(BOOLEAN, node.operator, left, right, at=node.at)
 
     def sides(self, left: Any, right: Any) -> tuple[n.Typed, n.Typed]:
-        """Both sides of a comparison; a literal text becomes what it is compared with."""
+        """Return both sides of a comparison; a literal text becomes what it is compared with."""
         for one, two in ((left, right), (right, left)):
             if isinstance(one, x.ColumnNode) and one.name in TIME_COLUMNS and isinstance(two, x.StringLiteral):
                 column, moment = self.typed(one), self.moment(two)

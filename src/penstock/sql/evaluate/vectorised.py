@@ -184,7 +184,7 @@ class Unproved(Exception):  # noqa: N818
 
 @dataclass(slots=True)
 class FrameScope:
-    """What the expressions of one frame need; its columns are named by their places in the row.
+    """The names that the expressions of one frame need; its columns are named by their places in the row.
 
     Attributes:
         kinds: The types of the columns that they name, by place.

@@ -71,7 +71,7 @@ def resolved(schema: Any, parsed: ParsedSchema) -> Any:
 
 
 def is_entries(items: Any, parsed: ParsedSchema) -> bool:
-    """Whether the items of an array are the entries of a map, as Kafka Connect writes maps of other keys than texts."""
+    """Return whether an array's items are entries of a map, as Kafka Connect writes maps whose keys are no texts."""
     return is_entry_list({"items": parsed.type_of(items)[1]})
 
 
@@ -131,7 +131,7 @@ class AvroRows(RowSerde):
             self.refuse(value, f"rows of its schema ({error})", error)
 
     def _writer(self) -> Write:
-        """The conversion to the schema, which may be known only to the registry, hence not before the first row."""
+        """Return the conversion to the schema, which only the registry may know, hence not before the first row."""
         schema = self.writing.target().schema if self._text is None else SchemaText(self._text)
         kind = self.columns[0][1] if self.unwrapped else StructType.of(self.columns)
         parsed = parse_avro(schema)
@@ -211,7 +211,7 @@ def _timestamp_writer(logical: str) -> Write:
 
 
 def _member_writer(kind: StructType, branches: list[Any], parsed: ParsedSchema) -> Write:
-    """The function that writes the one field of a struct that is not null, as a member of a union of several types."""
+    """Return the function that writes the one field of a struct that is not null, as a member of a union of types."""
     writers = {}
     for branch in branches:
         word, definition = parsed.type_of(branch)

@@ -101,6 +101,6 @@ class RowSerde(BaseSerde, ABC):
 
 
 def writing_settings(properties: FormatProperties) -> dict[str, Any]:
-    """The settings of the registry for a serde that writes: with the schema of the id that is given, if one is."""
+    """Return the registry's settings for a serde that writes: with the schema of the id that is given, if any."""
     settings = dict(properties.registry)
     return settings if properties.schema_id is None else settings | {"use.schema.id": properties.schema_id}

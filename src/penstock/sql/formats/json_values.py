@@ -50,7 +50,7 @@ Read = Callable[[Any], Any]
 
 
 def parse_json(text: str) -> Any:
-    """JSON with numbers that are not integers as exact decimals; NaN and Infinity are none."""
+    """Return JSON with numbers that are not integers as exact decimals; NaN and Infinity are none."""
     return _DECODER.decode(text)
 
 

@@ -33,7 +33,7 @@ def _decoded(text: str, encoding: str) -> bytes:
 
 
 def _of_hex(text: str) -> bytes:
-    """Bytes of pairs of hexadecimal digits, with nothing between them."""
+    """Return bytes of pairs of hexadecimal digits, with nothing between them."""
     try:
         return binascii.unhexlify(text)
     except ValueError as error:
@@ -51,7 +51,7 @@ def _plain_hex(text: str) -> str:
 
 
 def _of_base64(text: str) -> bytes:
-    """Bytes of base64, whose padding may be missing but must be whole."""
+    """Return bytes of base64, whose padding may be missing but must be whole."""
     length = len(text) % 4
     if not BASE64.fullmatch(text) or length == 1 or (length and text.endswith("=")):
         raise SqlValueError(f"{text[:100]!r} is not base64")
@@ -59,7 +59,7 @@ def _of_base64(text: str) -> bytes:
 
 
 def _of_any_base64(text: str) -> bytes:
-    """Bytes of base64 as ENCODE reads it: up to the first ``=``, both alphabets, all other characters left out."""
+    """Return bytes of base64 as ENCODE reads it: up to the first ``=``, in both alphabets, without other characters."""
     plain = re.sub("[^A-Za-z0-9+/]", "", text.partition("=")[0].replace("-", "+").replace("_", "/"))
     plain = plain[: len(plain) - (len(plain) % 4 == 1)]
     return base64.b64decode(plain + "=" * (-len(plain) % 4))

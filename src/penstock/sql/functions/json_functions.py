@@ -200,7 +200,7 @@ def at_path(value: Any, path: str) -> Any:
 
 
 def _below(value: Any, name: str) -> Any:
-    """The member of an object with a name, or the element of an array at an index; `MISSING` if there is none."""
+    """Return an object's member of a name, or an array's element at an index; `MISSING` if there is none."""
     if isinstance(value, list):
         index = int(name) if INDEX.fullmatch(name) else -1
         return value[index] if 0 <= index < len(value) else MISSING

@@ -27,7 +27,7 @@ def _double(name: str) -> str:
 
 
 def _java(step: Callable[..., float]) -> Callable[..., float]:
-    """Java's functions return NaN and infinity where Python's raise."""
+    """Return NaN and infinity where Python's functions raise, as Java's do."""
 
     def computed(*values: float) -> float:
         try:

@@ -47,7 +47,7 @@ class FunctionExample:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What DESCRIBE FUNCTION says of a function that a user wrote.
+    """The words of DESCRIBE FUNCTION on a function that a user wrote.
 
     Attributes:
         origin: The file and line.
@@ -186,7 +186,7 @@ class FunctionRegistry:
                     self._functions[name] = function
 
     def extended(self, functions: Iterable[ScalarFunction]) -> FunctionRegistry:
-        """This registry and further functions."""
+        """Return this registry and further functions."""
         registry = FunctionRegistry(())
         registry._functions = {**self._functions, **{function.name: function for function in functions}}
         return registry

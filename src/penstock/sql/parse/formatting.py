@@ -273,7 +273,7 @@ def format_query(query: Query, indent: int = 0) -> str:
 
 
 def joined(start: str, items: Sequence[str], indent: int, end: str = "") -> str:
-    """Items with commas between them, in one line if they fit, else each on a line of its own."""
+    """Return items with commas between them, in one line if they fit, else each on a line of its own."""
     line = f"{start}{', '.join(items)}{end}"
     if indent + len(line) <= WIDTH or len(items) == 1:
         return line

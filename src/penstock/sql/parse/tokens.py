@@ -142,7 +142,7 @@ def _line(text: str, offset: int) -> tuple[str, int]:
 
 
 def _window(line: str, column: int) -> tuple[str, str]:
-    """The part of a line around a column, and the line below it with a caret; tabs and the like become blanks."""
+    """Return the part of a line around a column, and a line below it with a caret; tabs and the like become blanks."""
     line = "".join(c if c.isprintable() else " " for c in line)
     begin = max(0, column - BEFORE) if len(line) > WIDTH else 0
     end = begin + WIDTH
@@ -151,7 +151,7 @@ def _window(line: str, column: int) -> tuple[str, str]:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names as a list in a sentence.
+    """Return names as a list in a sentence.
 
     >>> listed(["FROM"]), listed(["','", "FROM", "a name"])
     ('FROM', "',', FROM or a name")

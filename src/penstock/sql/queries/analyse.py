@@ -560,7 +560,7 @@ def _column(item: Item, value: Expression, step: Read) -> SourceColumn:
 
 
 def _order_of(ordering: s.Ordering, items: list[Item], names: ClauseScope, library: Library) -> Order:
-    """A sort key over the rows of the table: names of SELECT stand for their expressions, numbers for columns."""
+    """Return a sort key over the table's rows: names of SELECT stand for their expressions, numbers for columns."""
     node = ordering.expression
     if isinstance(node, x.IntegerLiteral):
         if not 1 <= node.value <= len(items):

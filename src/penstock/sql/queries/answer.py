@@ -226,7 +226,7 @@ def select(query: Query, text: str, host: QueryHost) -> StatementResult:
 
 
 def _why_none(reply: Answer, host: QueryHost) -> str:
-    """Why a table has no rows: the query that keeps it has none yet; empty if it runs, or the table is a topic."""
+    """Return why a table has no rows: its query has none yet; empty if that runs, or the table is a topic."""
     writer = reply.plan.writer if isinstance(reply.plan, PullPlan) else None
     running = None if writer is None else host.queries.get(writer.id)
     if writer is None or running is None:

@@ -130,14 +130,14 @@ def _query(query: SessionQuery, work: Workspace, *, extended: bool) -> tuple[Any
 
 
 def errors_of(query: SessionQuery) -> str:
-    """Why a query has failed, or its errors by function or column: how often each."""
+    """Return why a query has failed, or its errors by function or column: how often each."""
     if query.error is not None:
         return query.error.message
     return ", ".join(f"{where}: {count:,}" for where, count in query.errors.items()) or "none"
 
 
 def functions_of(work: Workspace) -> list[tuple[str, str]]:
-    """Names and categories of all functions, by name."""
+    """Return names and categories of all functions, by name."""
     library = library_of(work.catalog)
     pairs = [(function.name, function.family) for function in library.scalars]
     pairs += [(function.name, function.family) for function in library.tables]

@@ -127,7 +127,7 @@ class SqlSession:
         return self._work.shared
 
     def scope(self, settings: Mapping[str, str], variables: Mapping[str, str]) -> StatementScope:
-        """Settings and variables for `execute` that hold for one request alone, over those of the session."""
+        """Return settings and variables for `execute` that hold for one request alone, over those of the session."""
         catalog = self.catalog
         return StatementScope({**catalog.settings, **settings}, {**catalog.variables, **variables})
 
@@ -259,7 +259,7 @@ class SqlSession:
 
 
 def exported(work: Workspace) -> str:
-    """The statements of the journal whose streams, tables, types and queries are still there, with their settings."""
+    """Return the journal's statements whose streams, tables, types and queries are still there, with their settings."""
     lines: list[str] = []
     settings: Mapping[str, str] = {}
     for entry, parsed in _kept(work):

@@ -62,7 +62,7 @@ class StatementScope:
 
 
 class Workspace:
-    """What the statements of a session work on.
+    """The catalog, the journal and the queries that the statements of a session work on.
 
     One session at a time may change a catalog, and runs its queries: it has the lease ``<service id>sql`` of the log.
     Others may look at it.

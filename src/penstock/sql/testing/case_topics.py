@@ -304,7 +304,7 @@ def _kafka(value: Any, kind: SqlType) -> bytes:
 
 
 def _dumps(value: Any) -> str:
-    """JSON with decimals as they are written."""
+    """Return JSON with decimals as they are written."""
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, dict):

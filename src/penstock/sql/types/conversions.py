@@ -240,7 +240,7 @@ def nested_conversion(
 
 
 def parse_boolean(text: str) -> bool:
-    """Text as a boolean: any beginning of ``true`` or ``yes`` is true, in any case; all else is false.
+    """Return text as a boolean: any beginning of ``true`` or ``yes`` is true, in any case; all else is false.
 
     >>> parse_boolean("T"), parse_boolean("ye"), parse_boolean("on")
     (True, True, False)

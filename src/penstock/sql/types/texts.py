@@ -72,7 +72,7 @@ def date_of(days: int) -> date:
 
 
 def days_of(day: date) -> int:
-    """Days from 1970 to a date."""
+    """Return days from 1970 to a date."""
     return (day - EPOCH).days
 
 
@@ -90,7 +90,7 @@ def time_of_day(timestamp: int) -> time:
 
 
 def millis_of_day(value: time) -> int:
-    """Milliseconds from midnight to a time of day."""
+    """Return milliseconds from midnight to a time of day."""
     return ((value.hour * 60 + value.minute) * 60 + value.second) * 1000 + value.microsecond // 1000
 
 
@@ -103,7 +103,7 @@ def to_datetime(timestamp: int, where: tzinfo = UTC) -> datetime:
 
 
 def from_datetime(moment: datetime) -> int:
-    """Milliseconds since 1970 of a datetime that has a time zone."""
+    """Return milliseconds since 1970 of a datetime that has a time zone."""
     return (moment - EPOCH_TIME) // timedelta(milliseconds=1)
 
 

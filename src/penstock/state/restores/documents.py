@@ -39,7 +39,7 @@ Changes = Callable[[str], Iterator[tuple[list[bytes], list[bytes | None]]]]
 
 @dataclass(frozen=True, slots=True)
 class SegmentRestoreNote:
-    """How far a task has come with its segments.
+    """The progress of a task with its segments.
 
     Attributes:
         task: The task, ``<sub-topology>_<partition>``.

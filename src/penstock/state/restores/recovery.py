@@ -30,7 +30,7 @@ class CaughtUp:
 
 
 class _ChainBroken(Exception):  # noqa: N818 - it never leaves this module
-    """Raised when the next delta does not follow the replica's newest segment."""
+    """The error for a delta that does not follow the replica's newest segment."""
 
 
 def catch_up(replica: LmdbReplica, storage: SegmentStorage, target: int, read: Reader, steps: CatchUpSteps) -> CaughtUp:

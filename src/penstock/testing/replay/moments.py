@@ -195,7 +195,7 @@ class Moments:
 
 
 class _Kept:
-    """What has been read of a changelog, and whether compaction may have removed some of it for newer records.
+    """The records read of a changelog, and whether compaction may have removed some of them for newer ones.
 
     Args:
         log: The log.

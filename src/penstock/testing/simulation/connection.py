@@ -181,7 +181,7 @@ class BrokerConnection:
 
 
 class SimulatedFetcher:
-    """See `penstock.log.thread_clients.Fetcher`.
+    """A fetcher of simulated brokers, see `penstock.log.thread_clients.Fetcher`.
 
     Args:
         log: The log.
@@ -259,7 +259,7 @@ class SimulatedFetcher:
 
 
 class SimulatedProducer:
-    """See `penstock.log.thread_clients.CommitProducer`; exactly once only.
+    """A producer of simulated brokers, see `penstock.log.thread_clients.CommitProducer`; exactly once only.
 
     Args:
         log: The log.

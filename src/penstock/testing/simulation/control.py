@@ -110,7 +110,7 @@ class Channel:
 
 
 class SimulatedControlClient:
-    """See `penstock.engines.threads.hosting.control_channel.ControlClient`.
+    """A simulated end of the control channel, see `penstock.engines.threads.hosting.control_channel.ControlClient`.
 
     Args:
         address: The driver's end.

@@ -162,7 +162,7 @@ class HeartbeatsOverNetwork:
 
 
 class _Fetcher:
-    """See `penstock.log.thread_clients.Fetcher`."""
+    """A fetcher in a simulated process, see `penstock.log.thread_clients.Fetcher`."""
 
     def __init__(self, fetcher: EmbeddedFetcher, network: Network) -> None:
         self._fetcher, self._scheduler = fetcher, network.scheduler
@@ -201,7 +201,7 @@ _LOOK_S = 0.06  # between two looks for records
 
 
 class _Producer:
-    """See `penstock.log.thread_clients.CommitProducer`."""
+    """A producer in a simulated process, see `penstock.log.thread_clients.CommitProducer`."""
 
     def __init__(self, log: EmbeddedConnection, producer: EmbeddedCommitProducer, writer: Writer) -> None:
         self._log, self._producer, self._writer = log, producer, writer

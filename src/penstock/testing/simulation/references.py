@@ -72,7 +72,7 @@ _SUMMARIES: tuple[tuple[str, Summary], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What two runs without faults, in other orders, have made of the same records."""
+    """The difference between two runs without faults over the same records, in other orders."""
 
     topic: str
     key: str
@@ -82,7 +82,7 @@ class Difference:
 
 @dataclass(slots=True)
 class _Reference:
-    """What is the same in all runs without faults over some records."""
+    """The common results of all runs without faults over some records."""
 
     contents: dict[str, tuple[int, Content]]  # by topic: the summary that all share, and its content
     rows: dict[tuple[str, str], Hashable]  # by store and task

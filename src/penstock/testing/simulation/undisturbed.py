@@ -49,7 +49,7 @@ Written = tuple[str, bytes | None, bytes | None, int]
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """Something in the user's functions that will give wrong results some day.
+    """A mistake in the user's functions that will give wrong results some day.
 
     Attributes:
         kind: One of KINDS.
@@ -66,7 +66,7 @@ class Mistake:
 
 @dataclass(slots=True)
 class _Step:
-    """What was written because of a record, or because the wall clock has advanced (None)."""
+    """The records written because of one record, or because the wall clock has advanced (None)."""
 
     cause: Input | None
     written: list[Written]

@@ -432,7 +432,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class MapAsync(Operation):
-    """Awaits a coroutine for each record; its result is the new value, or with ``pairs`` a (key, value) tuple."""
+    """A coroutine for each record; its result is the new value, or with ``pairs`` a (key, value) tuple."""
 
     fn: Function
     pairs: bool

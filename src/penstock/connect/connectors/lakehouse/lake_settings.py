@@ -80,7 +80,7 @@ SINK_SETTINGS: tuple[Setting, ...] = (
 
 
 def contradictions(parsed: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Settings of a sink that do not go together."""
+    """Return settings of a sink that do not go together."""
     if parsed["insert.mode"] == "upsert" and parsed["pk.mode"] == "record_value" and not parsed["pk.fields"]:
         yield "pk.fields", "must name the fields of the key with pk.mode=record_value"
     if parsed["insert.mode"] == "insert" and parsed["pk.fields"]:

@@ -112,7 +112,7 @@ def _runs(records: Sequence[SinkRecord]) -> Iterator[list[SinkRecord]]:
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """Where the columns of the key come from.
+    """The origin of the key's columns.
 
     Attributes:
         in_value: They are fields of the value; else the record's key is or has them.

@@ -49,7 +49,7 @@ _GONE = (MemberState.LEFT, MemberState.FAILED)
 
 @dataclass(frozen=True, slots=True)
 class Identities:
-    """What the members of an instance say of themselves, and the names that the group has for tasks.
+    """The identities of an instance's members, and the names that the group has for tasks.
 
     Attributes:
         facts: The facts of a member; ``member`` is a new one for each, ``process`` one for each folder of replicas.

@@ -27,7 +27,7 @@ _Place = tuple[str, str, int]
 
 
 class RestoreWatch:
-    """Makes calls of a `StateRestoreListener` out of the reports of threads.
+    """The calls of a `StateRestoreListener` that follow from the reports of threads.
 
     Args:
         listener: The listener; what it raises is logged.

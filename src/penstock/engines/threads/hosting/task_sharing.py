@@ -29,7 +29,7 @@ Lists = Mapping[str, TaskList]
 
 
 class TaskSharing(Protocol):
-    """What decides about the tasks of an epoch's threads; its methods are called one at a time.
+    """The rule by which an epoch's threads get tasks; its methods are called one at a time.
 
     `place`, `reported` and `probe` return the lists to send to threads, by name.
     """

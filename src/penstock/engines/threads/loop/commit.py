@@ -171,7 +171,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class ReplayNote:
-    """What a task has done between two commits.
+    """The work of a task between two commits.
 
     Attributes:
         noted_ms: The wall-clock time of the second one.

@@ -21,7 +21,7 @@ _CLOSE_S = 2.0
 
 
 class Purger:
-    """Deletes records behind the committed positions, beside the thread's loop.
+    """The deletion of records behind the committed positions, beside the thread's loop.
 
     Args:
         log: The log.

@@ -94,7 +94,7 @@ class FetchLimits:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a partition is fetched.
+    """The progress of fetching a partition.
 
     Attributes:
         returned: The offset after the last records that `poll` has returned.

@@ -94,7 +94,7 @@ class FetchedTopic(NamedTuple):
 
 
 class FetchAnswer(NamedTuple):
-    """What has been fetched."""
+    """The answer to a fetch: records by partition."""
 
     throttle_time_ms: int
     error_code: int
@@ -104,7 +104,7 @@ class FetchAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class ProducedPartition:
-    """Whether and where a leader has written a batch."""
+    """A leader's answer to a batch: whether and where it was written."""
 
     index: int
     error_code: int
@@ -120,14 +120,14 @@ class ProducedTopic(NamedTuple):
 
 
 class ProduceAnswer(NamedTuple):
-    """What has been written."""
+    """The answer to writes, by partition."""
 
     responses: list[ProducedTopic]
     throttle_time_ms: int
 
 
 class CommittedPartition(NamedTuple):
-    """Whether an offset has been noted."""
+    """The answer to the commit of an offset."""
 
     partition_index: int
     error_code: int
@@ -141,7 +141,7 @@ class CommittedTopic(NamedTuple):
 
 
 class OffsetsAnswer(NamedTuple):
-    """What has been noted."""
+    """The answer to commits of offsets, by partition."""
 
     throttle_time_ms: int
     topics: list[CommittedTopic]

@@ -100,7 +100,7 @@ class AggregateRegistry:
         self._functions = {function.name: function for function in functions}
 
     def extended(self, functions: Iterable[AggregateFunction]) -> AggregateRegistry:
-        """This registry and further functions."""
+        """Return this registry and further functions."""
         return AggregateRegistry((*self._functions.values(), *functions))
 
     def __iter__(self) -> Iterator[AggregateFunction]:

@@ -55,7 +55,7 @@ PLAIN: dict[SqlType, type] = {BOOLEAN: bool, STRING: str, TIME: time}
 
 
 def shown(values: Iterable[Any]) -> str:
-    """Arguments as a message shows them, cut where they are long."""
+    """Return arguments as a message shows them, cut where they are long."""
     text = ", ".join(map(repr, values))
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
