@@ -78,13 +78,23 @@ class SourceTaskContext(Protocol):
     def copies(self) -> bool: ...
 
 
-def _name_of(cls: type) -> str:
-    """Return the name by which configs name a class: what it or a class above it says, else its own."""
-    said = ((each, vars(each)["java_class"]) for each in cls.__mro__ if "java_class" in vars(each))
-    return next((name for each, name in said if name != each.__name__), cls.__name__)
+class _Named:
+    """A class that configs name; those whose subclasses are named say that they are a base.
+
+    Attributes:
+        java_class: What the class or one above it says, else its own name.
+    """
+
+    java_class: ClassVar[str]
+
+    def __init_subclass__(cls, *, is_base: bool = False) -> None:
+        super().__init_subclass__()
+        if not is_base:
+            said = ((each, vars(each)["java_class"]) for each in cls.__mro__ if "java_class" in vars(each))
+            cls.java_class = next((name for each, name in said if name != each.__name__), cls.__name__)
 
 
-class SourceTask:
+class SourceTask(_Named, is_base=True):
     """A task of a source. Kafka's ``SourceTask``.
 
     All methods but `stop` are called from one thread. The records of a `poll` and their source offsets are written in
@@ -114,12 +124,7 @@ class SourceTask:
         ...         ]
     """
 
-    java_class: ClassVar[str]
     context: SourceTaskContext
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls.java_class = _name_of(cls)
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Take the config and go to the stored offset.
@@ -214,7 +219,7 @@ class SinkTaskContext(Protocol):
         ...
 
 
-class SinkTask:
+class SinkTask(_Named, is_base=True):
     """A task of a sink. Kafka's ``SinkTask``.
 
     All methods are called from one thread. Offsets are committed after `pre_commit`: what was not flushed comes again.
@@ -239,12 +244,7 @@ class SinkTask:
         ['GET /']
     """
 
-    java_class: ClassVar[str]
     context: SinkTaskContext
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls.java_class = _name_of(cls)
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Take the config and open the target.
@@ -306,7 +306,7 @@ class ConnectorContext(Protocol):
         ...
 
 
-class Connector:
+class Connector(_Named, is_base=True):
     """A connector. Derive from `SourceConnector` or `SinkConnector`.
 
     The worker makes an instance for each connector that is created, calls `start` with its config, then `task_configs`,
@@ -323,18 +323,12 @@ class Connector:
         context: What the worker offers, from before `start` on.
     """
 
-    java_class: ClassVar[str]
     version: ClassVar[str] = "1.0"
     config: ClassVar[ConfigDef] = ConfigDef()
     model: ClassVar[Model] = NO_MODEL
     experimental: ClassVar[bool] = False
     task_class: ClassVar[type[SourceTask | SinkTask]]
     context: ConnectorContext
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if hasattr(cls, "task_class"):
-            cls.java_class = _name_of(cls)
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Take the config; open what is needed to watch for changes of the tasks' work.
@@ -382,7 +376,7 @@ class Connector:
         return parsed
 
 
-class SourceConnector(Connector):
+class SourceConnector(Connector, is_base=True):
     """A connector whose tasks read from another system and write to topics. Kafka's ``SourceConnector``.
 
     Example:
@@ -435,7 +429,7 @@ class SourceConnector(Connector):
         return False
 
 
-class SinkConnector(Connector):
+class SinkConnector(Connector, is_base=True):
     """A connector whose tasks read topics and write to another system. Kafka's ``SinkConnector``."""
 
     task_class: ClassVar[type[SinkTask]]

@@ -67,14 +67,12 @@ class Engine(Protocol):
         plans_at_resume: Whether `resume` takes a plan over the topics that are there then.
         has_batches: Whether progress is reported by batch.
         spare_slots: The number of tasks that a local Spark of its own runs at once beyond its cores.
-        uses_sql: Whether Spark plans its work as queries of Spark SQL, not as a plain job.
     """
 
     mode: str
     plans_at_resume: bool
     has_batches: bool
     spare_slots: int
-    uses_sql: bool
 
     @property
     def shares_tasks(self) -> bool:

@@ -162,11 +162,15 @@ class KafkaStreams:
     def _start_ahead(self) -> None:
         """Start Spark's JVM while the engine is imported: each takes a second."""
         from penstock.base.late_pandas import keep_pandas_out
-        from penstock.engines.spark.session import launch_ahead, users_spark_settings
+        from penstock.engines.spark.session import launch_ahead, plans_queries, users_spark_settings
 
         keep_pandas_out()
-        rows_in_jvm, uses_sql = bool(self.topology.dataframes), self.config["processing.mode"] == "micro_batch"
-        launch_ahead(users_spark_settings(self.config), self._session, rows_in_jvm=rows_in_jvm, uses_sql=uses_sql)
+        launch_ahead(
+            users_spark_settings(self.config),
+            self._session,
+            rows_in_jvm=bool(self.topology.dataframes),
+            uses_sql=plans_queries(self.config["processing.mode"]),
+        )
 
     def _handle(self) -> ApplicationHandle:
         return ApplicationHandle(

@@ -22,7 +22,7 @@ from penstock.engines.factory import engine_of
 from penstock.engines.figures import BatchMeter
 from penstock.engines.spark.cores import CoreWatch, task_slots
 from penstock.engines.spark.java_archive import make_in_background
-from penstock.engines.spark.session import SparkApplication, spare_slots, spark_for
+from penstock.engines.spark.session import SparkApplication, plans_queries, spare_slots, spark_for
 from penstock.engines.spark.worker_process import check_open_files
 from penstock.errors import FencedError, LogError, LogUnavailableError, PenstockError, UnknownTopicError
 from penstock.log.client_counts import rebalancing
@@ -131,7 +131,7 @@ class Run:
         rows_in_jvm = bool(self.topology.dataframes)
         self.spark = spark_for(
             self.engine.spark_settings, self.config["application.id"], self.places.journal or self.places.checkpoint,
-            session=self._session, rows_in_jvm=rows_in_jvm, uses_sql=self.engine.uses_sql,
+            session=self._session, rows_in_jvm=rows_in_jvm, uses_sql=plans_queries(self.engine.mode),
             spare=self.engine.spare_slots,
         )  # fmt: skip
 
@@ -360,7 +360,7 @@ class Run:
         self.note_tasks_ran()
         if not self._has_run:
             self._has_run = True
-            make_in_background(with_sql=self.engine.uses_sql or bool(self.topology.dataframes))
+            make_in_background(with_sql=plans_queries(self.engine.mode) or bool(self.topology.dataframes))
         return True
 
     def note_tasks_ran(self) -> None:

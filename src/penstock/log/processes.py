@@ -112,8 +112,15 @@ def _read_ticks(pid: int) -> str:
         return ""
 
 
-@cache
 def _place() -> str:
-    with suppress(OSError):
-        return f"{boot_id()}:{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - it is not a path
+    with suppress(LookupError, OSError):
+        return _own_place()
     return f"{uuid.getnode():x}"
+
+
+@cache
+def _own_place() -> str:
+    """Return where this process runs; an error where that cannot be read now, which is not kept."""
+    if not (boot := boot_id()):
+        raise LookupError
+    return f"{boot}:{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - it is not a path

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.base import clock
 from penstock.errors import FencedError
+from penstock.log import processes
 from penstock.log.fenced_record import RecordName
 from penstock.log.leases import holder_runs
 from penstock.log.open import open_log
@@ -36,6 +38,18 @@ def test_a_process_of_this_machine_that_has_ended_is_gone() -> None:
     assert not may_run("a name of before", pid, start)  # the machine is the same
     place, _, ticks = me[1].rpartition("/")
     assert not may_run(HOST, me[0], f"{place}/{int(ticks or 0) + 1}")  # another process has its number
+
+
+def test_a_machine_that_could_not_be_read_for_a_moment_is_known_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = process_start(os.getpid())
+    processes._own_place.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(clock, "_BOOT_ID", tmp_path / "not to be read")
+        assert process_start(os.getpid()) != start
+    assert process_start(os.getpid()) == start
+    assert may_run(HOST, os.getpid(), start)
 
 
 def test_a_process_that_has_ended_and_whose_parent_has_not_looked_is_gone() -> None:

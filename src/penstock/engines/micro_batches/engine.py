@@ -148,7 +148,6 @@ class MicroBatches:
     plans_at_resume = False
     has_batches = True
     spare_slots = 0
-    uses_sql = True
     shares_tasks = False
     stored_plan: StoredPlan | None = None
 

@@ -44,6 +44,7 @@ __all__ = [
     "dataframe_query_settings",
     "launch_ahead",
     "overruled_settings",
+    "plans_queries",
     "running_session",
     "spare_slots",
     "spark_for",
@@ -310,6 +311,15 @@ def spark_for(
         all_settings = _context_settings(fast, users_settings, rows_in_jvm=rows_in_jvm, uses_sql=uses_sql)
         context = _new_context(all_settings, application_id, spare)
         return SparkApplication(context, of_session, is_new=True)
+
+
+def plans_queries(mode: str) -> bool:
+    """Return whether Spark plans an engine's work as queries of Spark SQL, not as a plain job.
+
+    Args:
+        mode: The ``processing.mode`` of the engine.
+    """
+    return mode == "micro_batch"
 
 
 def launch_ahead(

@@ -73,8 +73,14 @@ class Expression:
         return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 3]}..."
 
 
+class PlanPart:
+    """The base of a plan's steps and of their parts: fields of all of them may hold expressions."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanStep:
+class PlanStep(PlanPart):
     """The common part of all steps.
 
     Attributes:
@@ -127,7 +133,7 @@ class FilterStep(PlanStep):
 
 
 @dataclass(frozen=True, slots=True)
-class TableCall:
+class TableCall(PlanPart):
     """A call of a table function."""
 
     function: Bound = field(repr=False)
@@ -157,7 +163,7 @@ class Rekey(PlanStep):
 
 
 @dataclass(frozen=True, slots=True)
-class JoinTimes:
+class JoinTimes(PlanPart):
     """WITHIN, in milliseconds; no grace is ksqlDB's old behaviour."""
 
     before_ms: int
@@ -206,7 +212,7 @@ class JoinForeign(PlanStep):
 
 
 @dataclass(frozen=True, slots=True)
-class WindowTimes:
+class WindowTimes(PlanPart):
     """The windows of an aggregation, in milliseconds."""
 
     kind: Literal["TUMBLING", "HOPPING", "SESSION", "SLIDING"]
@@ -217,7 +223,7 @@ class WindowTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateCall:
+class AggregateCall(PlanPart):
     """A call of an aggregate function.
 
     Attributes:
@@ -354,7 +360,7 @@ def _expressions(value: Any, *, top: bool = False) -> Iterator[Expression]:
     elif isinstance(value, tuple):
         for item in value:
             yield from _expressions(item)
-    elif is_dataclass(value) and (top or not isinstance(value, PlanStep)) and type(value).__module__.endswith(".plans"):
+    elif isinstance(value, PlanPart) and is_dataclass(value) and (top or not isinstance(value, PlanStep)):
         for part in fields(value):
             yield from _expressions(getattr(value, part.name))
 

@@ -58,7 +58,6 @@ class StreamThreads:
     plans_at_resume = True
     has_batches = False
     spare_slots = SPARE_SLOTS
-    uses_sql = False
 
     def __init__(
         self, config: StreamsConfig, on_batch: Callable[[BatchProgress], None], *, reads_nothing: bool
