@@ -9,6 +9,7 @@ from typing import ClassVar
 from penstock.base.clock import unix_ms
 from penstock.connect.config import ConfigValue
 from penstock.connect.connectors.mirror_base import PACKAGE, ClusterLogs, MirrorConnector, MirrorTask, report_error
+from penstock.connect.connectors.mirror_source import INDEX
 from penstock.connect.data import BYTES, SourceRecord
 from penstock.connect.mirror.checkpoints import MirrorCheckpoint, mirrored_groups
 from penstock.connect.mirror.flows import CHECKPOINT_CONFIG, Flow
@@ -18,7 +19,7 @@ from penstock.log.ensure_topic import ensure_topic
 
 __all__ = ["MirrorCheckpointConnector", "MirrorCheckpointTask"]
 
-GROUPS, INDEX = "task.assigned.groups", "task.index"
+GROUPS = "task.assigned.groups"
 _EMIT, _SYNC = "emit.checkpoints.interval.seconds", "sync.group.offsets.interval.seconds"
 
 

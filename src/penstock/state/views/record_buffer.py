@@ -17,7 +17,7 @@ from penstock.topology.stores import StoreSpec
 __all__ = ["RecordBufferView", "WaitingRecord"]
 
 _COUNT = struct.Struct(">I")
-_LENGTH = struct.Struct(">i")
+_SIGNED_LENGTH = struct.Struct(">i")
 _SOURCE = struct.Struct(">iqi")  # partition, offset, length of the topic's name
 _MASK = 0x7FFFFFFF
 
@@ -95,7 +95,7 @@ def _dump(record: WaitingRecord) -> bytes:
     parts = [_SOURCE.pack(record.partition, record.offset, len(topic)), topic, _COUNT.pack(len(record.headers))]
     for name, value in record.headers:
         encoded = name.encode()
-        parts += [_LENGTH.pack(len(encoded)), encoded, _LENGTH.pack(-1 if value is None else len(value)), value or b""]
+        parts += [_SIGNED_LENGTH.pack(len(encoded)), encoded, _SIGNED_LENGTH.pack(-1 if value is None else len(value)), value or b""]
     return b"".join([*parts, record.value])
 
 
@@ -107,8 +107,8 @@ def _load(row: bytes, data: bytes) -> WaitingRecord:
 
     def text() -> bytes | None:
         nonlocal at
-        length = _LENGTH.unpack_from(data, at)[0]
-        start = at + _LENGTH.size
+        length = _SIGNED_LENGTH.unpack_from(data, at)[0]
+        start = at + _SIGNED_LENGTH.size
         at = start + max(length, 0)
         return None if length < 0 else data[start:at]
 
