@@ -46,8 +46,7 @@ from peer_run import LOOK_S, PeerRun, last_lines
 from peer_setup import ALL, NotInstalledError, Peer
 from penstock.errors import PenstockError
 from penstock.tools.broker.broker_settings import BrokerSettings, free_port
-from penstock.tools.broker.cluster import BrokerCluster
-from penstock.tools.broker.process import Broker
+from penstock.tools.broker.process import Broker, BrokerCluster
 from workloads import TOPICS
 
 HERE = Path(__file__).parent

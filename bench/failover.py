@@ -34,7 +34,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import machine
 from penstock import KafkaStreams, Materialized, StreamsBuilder
-from penstock.tools.broker.cluster import BrokerCluster
+from penstock.tools.broker.process import BrokerCluster
 
 PARTITIONS = 4
 PATIENCE_S = 120.0

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from penstock.errors import PenstockError
     from penstock.serde import Serdes
     from penstock.serde.windowed import Window, Windowed
-    from penstock.state.restores.listener import StateRestoreListener
+    from penstock.state.restores.restore import StateRestoreListener
     from penstock.testing import TopologyTestDriver
     from penstock.topology.operations.base import Retry
 
@@ -137,7 +137,7 @@ _MODULES = {
     "errors": ("PenstockError",),
     "serde": ("Serdes",),
     "serde.windowed": ("Window", "Windowed"),
-    "state.restores.listener": ("StateRestoreListener",),
+    "state.restores.restore": ("StateRestoreListener",),
     "testing": ("TopologyTestDriver",),
     "topology.operations.base": ("Retry",),
 }

@@ -232,7 +232,7 @@ def test_a_record_without_a_position_comes_once_and_ends_nothing():
 
 
 def test_records_without_a_position_that_are_listed_no_more_are_forgotten(monkeypatch):
-    monkeypatch.setattr("penstock.connect.connectors.http_positions.MOST_EQUAL", 5)
+    monkeypatch.setattr("penstock.connect.connectors.http_source.MOST_EQUAL", 5)
     rounds = iter(
         [[*({"id": first + n, "at": None} for n in range(4)), {"id": -1, "at": 1}] for first in range(0, 80, 2)]
     )

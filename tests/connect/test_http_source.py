@@ -216,7 +216,7 @@ def test_the_first_of_several_pages_says_nothing_about_the_others():
 
 
 def test_offsets_of_the_form_before_are_read():
-    from penstock.connect.connectors.http_positions import NewRecords
+    from penstock.connect.connectors.http_source import NewRecords
 
     old = {"since": 2, "newest": 2, "ids": ['{"at": 2, "id": 7}']}
     found = NewRecords(old)

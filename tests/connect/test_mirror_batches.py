@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 
 from brokers import running_broker
 from eventually import eventually
-from penstock.connect.connectors.mirror_source import MirrorSourceConnector
+from penstock.connect.connectors.mirror import MirrorSourceConnector
 from penstock.connect.mirror.maker import Mirror
 from penstock.connect.mirror.records import OffsetSync
 from penstock.connect.testing import ConnectTestDriver, Step

@@ -6,9 +6,11 @@ import pyarrow as pa
 import pytest
 
 from eventually import eventually
-from penstock.connect.connectors.mirror_checkpoint import MirrorCheckpointConnector
-from penstock.connect.connectors.mirror_heartbeat import MirrorHeartbeatConnector
-from penstock.connect.connectors.mirror_source import MirrorSourceConnector
+from penstock.connect.connectors.mirror import (
+    MirrorCheckpointConnector,
+    MirrorHeartbeatConnector,
+    MirrorSourceConnector,
+)
 from penstock.connect.data import RetriableError, SettingError
 from penstock.connect.mirror import Checkpoint, Heartbeat
 from penstock.connect.mirror.maker import Mirror

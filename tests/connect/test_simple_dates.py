@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.java_text.dates import SimpleDateFormat, civil_from_days, days_from_civil
-from penstock.base.java_text.text_error import JavaTextError
+from penstock.base.java_text.texts import JavaTextError
 
 MOMENTS = st.integers(-12_212_553_600_000, 253_402_214_400_000)  # from 1583 to 9999, in milliseconds
 

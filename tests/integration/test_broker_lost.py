@@ -23,7 +23,7 @@ from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.kafka.log import KafkaLog
 from penstock.log.kafka.wire.cluster import Cluster
 from penstock.log.open import open_log
-from penstock.tools.broker.cluster import BrokerCluster
+from penstock.tools.broker.process import BrokerCluster
 
 from .conftest import Place
 

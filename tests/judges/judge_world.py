@@ -14,8 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from judge_topologies import JudgedApplication
 from penstock.tools.broker.broker_settings import BrokerSettings, free_port
-from penstock.tools.broker.cluster import BrokerCluster
-from penstock.tools.broker.process import Broker
+from penstock.tools.broker.process import Broker, BrokerCluster
 
 __all__ = ["PARTITIONS", "World", "new_world", "wait_until"]
 

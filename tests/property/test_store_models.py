@@ -20,7 +20,7 @@ from penstock.state.maps import MemoryTaskState
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.state.views import ValueAndTimestamp, VersionedRecord, open_view
-from penstock.state.views.versions import IS_LATEST, NOT_PUT
+from penstock.state.views.versioned import IS_LATEST, NOT_PUT
 from penstock.topology.stores import StoreSpec
 
 KEYS = st.sampled_from(["", "a", "ab", "b", "a\x00", "\xff" * 300])

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.tools.broker.broker_settings import BrokerSettings, free_port
-from penstock.tools.broker.cluster import BrokerCluster
-from penstock.tools.broker.process import Broker
+from penstock.tools.broker.process import Broker, BrokerCluster
 from soak_store import object_store
 
 

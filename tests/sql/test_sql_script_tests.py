@@ -135,7 +135,7 @@ def test_a_script_in_another_file(tmp_path):
 
 
 def test_queries_that_feed_each_other_are_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr("penstock.sql.testing.live.MAX_PASSED", 100)
+    monkeypatch.setattr("penstock.sql.testing.engine.MAX_PASSED", 100)
     loop = "INSERT INTO clicks SELECT id, page, twice AS ms FROM slow;"
     (found,) = reasons(tmp_path, SOURCE + COPY + loop + ROWS)
     assert "records follow from one row" in found

@@ -27,8 +27,8 @@ from penstock import (
     ValueTransformerWithKey,
     agg,
 )
-from penstock.api.branched import BranchedKStream
 from penstock.api.groups.grouped import KGroupedStream
+from penstock.api.stream import BranchedKStream
 from penstock.query import QueryableStoreTypes, StoreQueryParameters
 from penstock.query.stores import ReadOnlyKeyValueStore, ReadOnlyWindowStore
 from penstock.serde import Serde, Windowed

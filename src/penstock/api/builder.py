@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from penstock.api.dataframes import dataframe_source
 from penstock.api.handle import GlobalTableHandle, TableHandle, check_kind, name_of, option
 from penstock.api.materialize import key_value_spec, named
-from penstock.api.options import Consumed, Materialized, Named
+from penstock.api.options import Consumed, KeyOrAny, Materialized, Named, ValueOrAny
 from penstock.api.processing.build import processor_operation, wrapped
-from penstock.api.sources import read, source_node, topic_names
 from penstock.api.stream import KStream
 from penstock.api.table import GlobalKTable, KTable
+from penstock.api.topic_verbs import read, source_node, topic_names
 from penstock.api.topology import Topology
-from penstock.api.type_variables import KeyOrAny, ValueOrAny
 from penstock.base.argument_checks import check_mapping
 from penstock.base.extension_points import ExtensionPoint
 from penstock.base.java_names import with_java_names

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, overload
 
 from penstock.api.serdes import resolve
-from penstock.api.type_variables import KeyOrAny, ValueOrAny
 from penstock.base.argument_checks import check_mapping, check_optional, check_whole
 from penstock.base.durations import DurationLike, duration_ms
 from penstock.base.java_names import with_java_names
@@ -16,6 +15,37 @@ from penstock.errors import TopologyError
 from penstock.topology.building.names import check_name
 from penstock.topology.operations.functions import EXTRACTED, Function
 from penstock.topology.stores import StoreSpec
+
+__all__ = [
+    "Branched",
+    "Consumed",
+    "Grouped",
+    "Joined",
+    "KeyOrAny",
+    "Materialized",
+    "Named",
+    "OutKeyOrAny",
+    "OutValueOrAny",
+    "Produced",
+    "Repartitioned",
+    "StreamJoined",
+    "TableJoined",
+    "ValueOrAny",
+]
+
+if TYPE_CHECKING:
+    import typing_extensions
+
+    KeyOrAny = typing_extensions.TypeVar("KeyOrAny", default=Any)
+    ValueOrAny = typing_extensions.TypeVar("ValueOrAny", default=Any)
+    OutKeyOrAny = typing_extensions.TypeVar("OutKeyOrAny", default=Any)
+    OutValueOrAny = typing_extensions.TypeVar("OutValueOrAny", default=Any)
+else:
+    KeyOrAny = TypeVar("KeyOrAny")
+    ValueOrAny = TypeVar("ValueOrAny")
+    OutKeyOrAny = TypeVar("OutKeyOrAny")
+    OutValueOrAny = TypeVar("OutValueOrAny")
+
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -31,19 +61,6 @@ if TYPE_CHECKING:
         timestamp_extractor: Callable[..., int] | None
         offset_reset: str | None
 
-
-__all__ = [
-    "Branched",
-    "Consumed",
-    "Grouped",
-    "Joined",
-    "Materialized",
-    "Named",
-    "Produced",
-    "Repartitioned",
-    "StreamJoined",
-    "TableJoined",
-]
 
 StoreType = Literal["rocksdb", "in_memory"]
 

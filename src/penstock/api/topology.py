@@ -11,7 +11,7 @@ from penstock.api.handle import check_kind
 from penstock.api.options import checked_reset
 from penstock.api.processing.build import connected_stores, processor_operation
 from penstock.api.serdes import resolve
-from penstock.api.sources import topic_names
+from penstock.api.topic_verbs import topic_names
 from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError
 from penstock.topology import topology as frozen

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import json
 import re
+import reprlib
 from typing import Any
 
-__all__ = ["json_text", "one_line", "visible"]
+__all__ = ["json_text", "one_line", "show", "visible"]
 
 # Control characters (C0, DEL, C1), marks of direction, separators of lines and paragraphs, halves of surrogate pairs,
 # and characters of annotations and of tags, which are not seen.
@@ -77,3 +78,14 @@ def _json_escape(match: re.Match[str]) -> str:
         return f"\\u{code:04x}"
     code -= 0x10000
     return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
+def show(value: object, most: int = 80) -> str:
+    """Return a value for an error's text, cut to so many characters."""
+    for represent in (repr, reprlib.repr):
+        try:
+            text = represent(value)
+        except Exception:  # noqa: BLE001, S112 - nested too deep, a number too long, or a user's own __repr__ fails
+            continue
+        return text if len(text) <= most else f"{text[: most - 3]}..."
+    return f"<{type(value).__name__}>"

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from penstock.errors import PenstockError
     from penstock.log.base import GroupMembership, Lease, TopicLog, TopicPartition
     from penstock.query.metadata import HostInfo
-    from penstock.state.restores.listener import StateRestoreListener
-    from penstock.state.restores.restore import Restore
+    from penstock.state.restores.restore import Restore, StateRestoreListener
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.plan.stored import StoredPlan
     from penstock.topology.topology import Topology

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.query import StateQueryRequest, StateQueryResult, StoreQueryParameters
     from penstock.query.metadata import KeyQueryMetadata, StreamsMetadata
     from penstock.query.placement import LagInfo
-    from penstock.state.restores.listener import StateRestoreListener
+    from penstock.state.restores.restore import StateRestoreListener
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.engines.application.fencing import Tenure
     from penstock.engines.spark.progress import BatchProgress
     from penstock.log.base import Lease, TopicLog
-    from penstock.state.restores.listener import StateRestoreListener
+    from penstock.state.restores.restore import StateRestoreListener
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology
 

@@ -14,7 +14,7 @@ from penstock.base.terminal.html import facts_html, table_html
 from penstock.base.terminal.human_numbers import counted
 from penstock.errors import StateError
 from penstock.query.position import Position, PositionBound
-from penstock.state.views.header_format import Headers
+from penstock.state.views.header_entries import Headers
 from penstock.state.views.keyvalue import entries_html, shown
 
 __all__ = [

@@ -40,9 +40,8 @@ from penstock.runtime.sources_and_sinks import (
 from penstock.runtime.suppress import operator as suppress_operator
 from penstock.serde.headers import CurrentHeaders, TopicSerdes, users_serde
 from penstock.state.maps import Journal, MemoryTaskState
-from penstock.topology.configured.apply import with_settings
-from penstock.topology.configured.serdes import headers_user as headers_user_of
-from penstock.topology.configured.serdes import with_current_headers
+from penstock.topology.configured.apply import headers_user as headers_user_of
+from penstock.topology.configured.apply import with_current_headers, with_settings
 from penstock.topology.operations.base import Process, TableTransformValues
 
 if TYPE_CHECKING:

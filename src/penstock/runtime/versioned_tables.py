@@ -14,7 +14,7 @@ import numpy as np
 from penstock.runtime.fold.columns import RowGroups
 from penstock.runtime.rows import Place, Rows
 from penstock.serde.column import Column
-from penstock.state.views.versions import IS_LATEST, NOT_PUT
+from penstock.state.views.versioned import IS_LATEST, NOT_PUT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Protocol, TypeVar, runtime_checkable
 import polars as pl
 import pyarrow as pa
 
-from penstock.base.value_text import show
+from penstock.base.escapes import show
 from penstock.errors import SerializationError
 from penstock.serde.column import Column, bytes_column, large_binary, to_bytes_list
 

@@ -24,13 +24,13 @@ import numpy as np
 import polars as pl
 
 from penstock.base.durations import timedelta_of, timedelta_text
-from penstock.base.value_text import show
+from penstock.base.escapes import show
 from penstock.errors import ConfigError
 
 __all__ = [
     "MisfitError",
-    "TypeCodec",
     "RecordNode",
+    "TypeCodec",
     "compiled",
     "documents",
     "has_fields",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.state.lmdb_replicas.lmdb_environment import MAP_BYTES
+from penstock.state.lmdb_replicas.lmdb_replica import MAP_BYTES
 
 __all__ = ["StateOwner", "StatePlace"]
 

@@ -44,9 +44,8 @@ from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica, LmdbRows, rep
 from penstock.state.maps import MemoryMap, TaskOverlay
 from penstock.state.restores.documents import SegmentRestore
 from penstock.state.restores.recovery import CaughtUp, apply_segment, catch_up
-from penstock.state.segments.loading import read_segment
 from penstock.state.segments.segment import Segment, SegmentHead, SegmentName, pack
-from penstock.state.segments.storage import open_storage
+from penstock.state.segments.storage import open_storage, read_segment
 from penstock.state.snapshots import SnapshotPolicy, SnapshotWriter
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.topology.stores import StoreSpec

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.metrics.task_counts import TaskCounts
     from penstock.query import StateQueryRequest, StateQueryResult
     from penstock.serde.base import Serde
-    from penstock.testing.ports import StatePort
+    from penstock.testing.driver_topics import StatePort
     from penstock.topology.nodes import SinkNode, SourceNode
     from penstock.topology.topology import Topology
 

@@ -4,7 +4,7 @@ import pytest
 from sql_expressions import evaluate
 
 from penstock.base.java_text.regex import compile_java
-from penstock.base.java_text.text_error import JavaTextError
+from penstock.base.java_text.texts import JavaTextError
 from penstock.sql.functions import EvaluationErrors, scalar_functions
 from penstock.sql.functions.java_dates import date_pattern
 from penstock.sql.functions.patterns import LambdaPattern, Variable

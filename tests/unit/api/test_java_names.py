@@ -23,13 +23,13 @@ CONSTANTS = dict(constant.split("=", 1) for constant in METHODS.pop("StreamsConf
 
 # Where the classes are that `penstock` itself does not name, by Java's name.
 ELSEWHERE = {
-    "BranchedKStream": "api.branched",
-    "CogroupedKStream": "api.groups.cogrouped",
+    "BranchedKStream": "api.stream",
+    "CogroupedKStream": "api.groups.grouped",
     "KGroupedStream": "api.groups.grouped",
     "KGroupedTable": "api.groups.grouped_table",
-    "SessionWindowedCogroupedKStream": "api.groups.cogrouped",
+    "SessionWindowedCogroupedKStream": "api.groups.grouped",
     "SessionWindowedKStream": "api.groups.grouped",
-    "TimeWindowedCogroupedKStream": "api.groups.cogrouped",
+    "TimeWindowedCogroupedKStream": "api.groups.grouped",
     "TimeWindowedKStream": "api.groups.grouped",
     "FixedKeyProcessorContext": "runtime.processors:NodeContext",
     "ProcessorContext": "runtime.processors:NodeContext",

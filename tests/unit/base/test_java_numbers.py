@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from penstock.base.java_text.numbers import parse_big_decimal, parse_double
-from penstock.base.java_text.text_error import JavaTextError
+from penstock.base.java_text.texts import JavaTextError
 
 
 @pytest.mark.parametrize(

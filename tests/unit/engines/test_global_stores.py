@@ -25,7 +25,7 @@ from penstock.state.lmdb_replicas import replica
 from penstock.state.lmdb_replicas.folders import global_place
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
 from penstock.state.lmdb_replicas.replica import ReplicaPosition
-from penstock.topology.configured.serdes import with_serdes
+from penstock.topology.configured.apply import with_serdes
 
 Prepared = tuple[bytes, EmbeddedLog]
 

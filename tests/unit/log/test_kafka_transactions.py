@@ -27,7 +27,7 @@ from penstock.log.kafka.log import KafkaLog
 from penstock.log.kafka.transactions import failed as failed_transactions
 from penstock.log.kafka.transactions import transaction
 from penstock.log.kafka.wire import transactions
-from penstock.log.kafka.wire.protocol_errors import failed
+from penstock.log.kafka.wire.connection import failed
 
 LIMIT_MS = 60_000
 

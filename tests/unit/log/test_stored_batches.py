@@ -11,8 +11,7 @@ from penstock.log.base import TopicPartition
 from penstock.log.kafka.wire.batch_format import AFTER_CRC, CRC_ENDS, HEADER, TRANSACTIONAL
 from penstock.log.kafka.wire.batch_reader import BatchHead, BatchSource, decode_batches
 from penstock.log.kafka.wire.produce import given_to
-from penstock.log.kafka.wire.record_batches import ProducerState, encode_batches
-from penstock.log.kafka.wire.stored_batches import stored_batches
+from penstock.log.kafka.wire.record_batches import ProducerState, encode_batches, stored_batches
 
 SOURCE = BatchSource(TopicPartition("orders", 0))
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.committed import shared_replica
+from penstock.engines.committed import tasks
 from penstock.errors import StateError
 from penstock.query import QueryableStoreTypes, StoreQueryParameters
 from penstock.query.stores import open_store
@@ -274,7 +274,7 @@ def test_the_newest_commit_of_an_object_store_is_not_looked_for_all_the_time(tmp
 
 
 def test_iterators_that_are_never_closed_do_not_take_the_workers_place(checkpoint, state, monkeypatch):
-    monkeypatch.setattr(shared_replica, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(tasks, "_PATIENCE_S", 0.05)
     checkpoint.batch(lambda task, store: [store("plain").put(str(n), "v") for n in range(3)])
     store = opened(state, "plain")
     left_open = [store.all() for _ in range(100)]

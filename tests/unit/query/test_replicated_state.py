@@ -29,7 +29,7 @@ from penstock.query.execute import run_query
 from penstock.query.http.service import QueryService
 from penstock.query.queries import FailureReason
 from penstock.serde import Serdes
-from penstock.state.restores.progress import RestoreProgress
+from penstock.state.restores.restore import RestoreProgress
 from penstock.topology.plan.plan import TaskId
 from threads import append, new_thread, run_to_end, settle, thread_app
 

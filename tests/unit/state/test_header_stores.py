@@ -20,7 +20,7 @@ from penstock.serde.windowed import Window, Windowed
 from penstock.state.changelog import changelog_format
 from penstock.state.maps import MemoryMap, TaskOverlay
 from penstock.state.views import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders, open_view
-from penstock.state.views.header_format import (
+from penstock.state.views.header_entries import (
     pack_headers,
     rows_without_headers,
     split_headers,

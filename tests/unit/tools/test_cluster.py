@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from penstock.tools.broker.broker_settings import load_settings
-from penstock.tools.broker.cluster import BrokerCluster
+from penstock.tools.broker.process import BrokerCluster
 
 
 def test_three_brokers_are_one_cluster(tmp_path: Path) -> None:

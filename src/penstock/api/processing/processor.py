@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar, cast
 
-from penstock.api.type_variables import OutKeyOrAny, OutValueOrAny
+from penstock.api.options import OutKeyOrAny, OutValueOrAny
 from penstock.base.durations import DurationLike, TimestampLike
 from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError

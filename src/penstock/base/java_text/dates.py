@@ -6,7 +6,7 @@ import re
 import time
 from dataclasses import dataclass, field
 
-from penstock.base.java_text.text_error import JavaTextError
+from penstock.base.java_text.texts import JavaTextError
 
 __all__ = ["SimpleDateFormat", "civil_from_days", "days_from_civil"]
 

@@ -7,7 +7,7 @@ import re
 import struct
 from decimal import Decimal, DecimalException
 
-from penstock.base.java_text.text_error import JavaTextError
+from penstock.base.java_text.texts import JavaTextError
 
 __all__ = [
     "double_text",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from penstock.base.java_text.text_error import JavaTextError
+from penstock.base.java_text.texts import JavaTextError
 
 __all__ = ["compile_java", "java_complaint", "replacement"]
 
@@ -38,7 +38,7 @@ def compile_java(pattern: str) -> re.Pattern[str]:
     >>> compile_java("[a&&[^b]]")
     Traceback (most recent call last):
     ...
-    penstock.base.java_text.text_error.JavaTextError: the regular expression '[a&&[^b]]': && in a class is not supported
+    penstock.base.java_text.texts.JavaTextError: the regular expression '[a&&[^b]]': && in a class is not supported
 
     Raises:
         JavaTextError: the expression is wrong, or uses what Python lacks: intersections and unions of classes, ``\G``,

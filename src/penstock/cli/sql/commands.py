@@ -197,7 +197,7 @@ def run(
         script = _script(file, options, log)
         topology = script.topology()
         script.prepare(log, name)
-    from penstock.cli.application.run_view import shown_while_running
+    from penstock.cli.application.run import shown_while_running
     from penstock.engines.kafka_streams import KafkaStreams
 
     while True:

@@ -9,10 +9,9 @@ from enum import Enum
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from penstock.base.java_text.blanks import trim
 from penstock.base.java_text.numbers import double_text, parse_double, parse_integer
 from penstock.base.java_text.regex import compile_java, java_complaint
-from penstock.base.java_text.text_error import JavaTextError
+from penstock.base.java_text.texts import JavaTextError, trim
 from penstock.connect.data.errors import SettingError
 
 __all__ = [

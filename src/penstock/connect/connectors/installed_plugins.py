@@ -8,9 +8,11 @@ from pathlib import Path
 from penstock.connect.api import Connector
 from penstock.connect.connectors.file_stream import FileStreamSinkConnector, FileStreamSourceConnector
 from penstock.connect.connectors.library import LIBRARY
-from penstock.connect.connectors.mirror_checkpoint import MirrorCheckpointConnector
-from penstock.connect.connectors.mirror_heartbeat import MirrorHeartbeatConnector
-from penstock.connect.connectors.mirror_source import MirrorSourceConnector
+from penstock.connect.connectors.mirror import (
+    MirrorCheckpointConnector,
+    MirrorHeartbeatConnector,
+    MirrorSourceConnector,
+)
 from penstock.connect.functions.loading import file_plugins, installed_plugins
 from penstock.connect.plugins import Plugin, PluginKind, Plugins, connector_plugin
 from penstock.connect.transforms.debezium import DEBEZIUM_TRANSFORMS

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from penstock.base.java_text.blanks import is_blank, trim
 from penstock.base.java_text.dates import SimpleDateFormat
 from penstock.base.java_text.numbers import parse_big_decimal, to_float32
-from penstock.base.java_text.text_error import JavaTextError
+from penstock.base.java_text.texts import JavaTextError, is_blank, trim
 from penstock.connect.config import ConfigDef
 from penstock.connect.converters.converter import Converter, Role
 from penstock.connect.data import (

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from json.scanner import make_scanner
 from typing import Any, ClassVar, Generic, TypeVar
 
-from penstock.base.java_text.blanks import is_blank
+from penstock.base.java_text.texts import is_blank
 from penstock.connect.config import AnyCase, ConfigDef, Importance, Kind, Model, Setting, Width
 from penstock.connect.converters.converter import CONVERTER_TYPE, Converter, Role
 from penstock.connect.data import (

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any, ClassVar
 
 from penstock.base.java_text.regex import compile_java
-from penstock.base.java_text.text_error import JavaTextError
+from penstock.base.java_text.texts import JavaTextError
 from penstock.base.nearest_name import mistyped, question
 from penstock.config.client_names import CLIENT_NAMES
 from penstock.config.prefixes import behind_prefix

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.base.java_text.hashing import hash_order
 from penstock.base.java_text.regex import compile_java
-from penstock.base.java_text.text_error import JavaTextError
+from penstock.base.java_text.texts import JavaTextError
 from penstock.base.nearest_name import mistyped, question
 from penstock.config.client_names import check_client_name
 from penstock.config.prefixes import behind_prefix

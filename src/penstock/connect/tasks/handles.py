@@ -23,8 +23,7 @@ from penstock.connect.delivery.record_errors import trace_text
 from penstock.connect.little_memory import take_little_memory
 from penstock.connect.plugins import PluginKind
 from penstock.connect.tasks.parts import TaskLink, TaskParts, TaskSpec
-from penstock.connect.tasks.sink_run import SinkRun
-from penstock.connect.tasks.source_run import SourceRun
+from penstock.connect.tasks.runs import SinkRun, SourceRun
 from penstock.connect.tasks.template import has_template, modules_for
 from penstock.errors import PenstockError
 

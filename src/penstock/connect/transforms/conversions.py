@@ -8,11 +8,10 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from penstock.base.java_text.blanks import is_blank
 from penstock.base.java_text.dates import SimpleDateFormat
 from penstock.base.java_text.hashing import hash_order
 from penstock.base.java_text.numbers import parse_double, parse_integer, to_float32
-from penstock.base.java_text.text_error import JavaTextError
+from penstock.base.java_text.texts import JavaTextError, is_blank
 from penstock.connect.config import Check, ConfigDef, Importance, Kind, OneOf
 from penstock.connect.converters.headers import moment_text
 from penstock.connect.data import (

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from penstock.base.java_text.hashing import hash_order
 from penstock.base.java_text.numbers import parse_big_decimal, to_float32, whole_number
-from penstock.base.java_text.text_error import JavaTextError
+from penstock.base.java_text.texts import JavaTextError
 from penstock.connect.config import AnyCase, Check, ConfigDef, Importance, Kind, NonEmptyText, UniqueList
 from penstock.connect.converters.headers import number_of
 from penstock.connect.data import (

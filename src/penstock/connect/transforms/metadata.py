@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from penstock.base.java_text.dates import SimpleDateFormat
 from penstock.base.java_text.regex import compile_java, replacement
-from penstock.base.java_text.text_error import JavaTextError
+from penstock.base.java_text.texts import JavaTextError
 from penstock.connect.config import ConfigDef, Importance, JavaRegex, Kind, NonEmptyList, NonNull, OneOf, UniqueList
 from penstock.connect.converters import parse_header
 from penstock.connect.data import DataError, Schema, SettingError, Struct, Type, UnexpectedDataError, copy_basics

@@ -16,8 +16,7 @@ from penstock.connect.storage.status_store import StatusStore
 from penstock.connect.storage.topic_table import MemoryTable, TopicTable
 from penstock.connect.tasks.handles import TaskHandle, TaskProcesses, ThreadTask
 from penstock.connect.tasks.parts import TaskSpec
-from penstock.connect.worker.fencing import Fencing
-from penstock.connect.worker.group import WorkerGroupMembership
+from penstock.connect.worker.group import Fencing, WorkerGroupMembership
 from penstock.connect.worker.herder import Herder, WorkerStores
 from penstock.connect.worker.offset_operations import OffsetOperations
 from penstock.connect.worker.operations import Operations

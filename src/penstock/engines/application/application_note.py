@@ -14,7 +14,7 @@ from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, c
 from penstock.log.formats import TopicFormat, note_formats
 from penstock.serde import Serdes
 from penstock.state.changelog.base import APPLICATION
-from penstock.topology.configured.serdes import with_serdes
+from penstock.topology.configured.apply import with_serdes
 from penstock.topology.plan.internal_topics import numbers_topic
 
 if TYPE_CHECKING:

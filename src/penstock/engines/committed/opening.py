@@ -31,8 +31,7 @@ from penstock.query.source import ReplicaLagWatch, specs_in_plan
 from penstock.state.checkpoint import read_plan
 from penstock.state.documents import read_document
 from penstock.state.own_folder import state_home
-from penstock.topology.configured.apply import with_settings
-from penstock.topology.configured.serdes import with_serdes
+from penstock.topology.configured.apply import with_serdes, with_settings
 from penstock.topology.plan.internal_topics import changelogs_of
 from penstock.topology.plan.stored import StoredPlan
 

@@ -24,7 +24,7 @@ import lmdb
 from penstock.base.log_lines import own_logger
 from penstock.engines.committed.log_commits import LogCommits, position_at
 from penstock.engines.committed.queryable_stores import GlobalReader, QueryableStores, typed_view
-from penstock.engines.committed.shared_replica import SharedReplica
+from penstock.engines.committed.tasks import SharedReplica
 from penstock.engines.threads.replicas.replica_folders import continuous_place, known_place
 from penstock.engines.threads.replicas.restoring import (
     Restorer,

@@ -1,4 +1,4 @@
-"""The committed state of one task, at a given batch.
+"""The committed state of one task, at a given batch, and replicas that many queries read at once.
 
 The base is a replica: one of a worker on this machine if there is one, read without blocking it; else one of this
 process, which follows the segments. Changes that the replica does not have yet are layers over it. A worker's replica
@@ -8,6 +8,7 @@ has many layers.
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from bisect import bisect_left
@@ -15,26 +16,90 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lmdb
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.committed.shared_replica import SharedReplica
 from penstock.errors import CheckpointMismatchError, MissingSegmentError, StateError
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica, replica_place
+from penstock.state.lmdb_replicas.replica import ReplicaPosition
 from penstock.state.lmdb_replicas.watched import WatchedReplica, watch_replicas
 from penstock.state.maps import Entries, ReadableMap, merged
 from penstock.state.restores.documents import CatchUpSteps
 from penstock.state.restores.recovery import catch_up
-from penstock.state.segments.loading import read_segment
 from penstock.state.segments.segment import Segment, SegmentName
-from penstock.state.segments.storage import SegmentStorage, open_storage
+from penstock.state.segments.storage import SegmentStorage, open_storage, read_segment
 
-if TYPE_CHECKING:
-    from penstock.state.lmdb_replicas.replica import ReplicaPosition
+__all__ = ["AheadError", "Layer", "LayeredMap", "ReplicaFolders", "SharedReplica", "TaskReader", "TaskView"]
 
-__all__ = ["AheadError", "Layer", "LayeredMap", "ReplicaFolders", "TaskReader", "TaskView"]
+_PATIENCE_S = 10.0
+_MOST_READERS = 100  # of a partition and process; LMDB has 512 slots for all, and the worker needs one
+
+
+class SharedReplica:
+    """An open replica and its number of readers: once retired, it is closed after the last one."""
+
+    def __init__(self, replica: WatchedReplica | LmdbReplica) -> None:
+        self.replica = replica
+        self.source = "worker" if isinstance(replica, WatchedReplica) else "own"
+        self._readers = 0
+        self._retired = False
+        self._changed = threading.Condition()
+        self._opening = threading.Lock()  # LMDB lets one thread open its databases at a time
+        if isinstance(replica, LmdbReplica):
+            replica.quiesce = self._wait
+
+    def reader(self) -> tuple[Any, ReplicaPosition]:
+        """Return a consistent view, to be passed to `release`, and its position.
+
+        Raises:
+            OSError: It is retired.
+            StateError: Too many queries read it.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._readers < _MOST_READERS, _PATIENCE_S):
+                raise StateError(
+                    f"{_MOST_READERS} queries are reading one partition, and none has ended for {_PATIENCE_S:.0f} s",
+                    hint="Read iterators to their end, or close() them.",
+                )
+            if self._retired:
+                raise OSError(errno.EBADF, "the replica is closed")
+            self._readers += 1
+        try:
+            with self._opening:
+                reader = self.replica.reader()
+        except BaseException:
+            self.release(None)
+            raise
+        return reader, reader.position
+
+    def release(self, reader: Any) -> None:
+        if reader is not None:
+            reader.close()
+        with self._changed:
+            self._readers -= 1
+            self._changed.notify_all()
+            last = self._retired and not self._readers
+        if last:
+            self.replica.close()
+
+    def retire(self) -> None:
+        """Close it after its last reader."""
+        with self._changed:
+            self._retired = True
+            idle = not self._readers
+        if idle:
+            self.replica.close()
+
+    def _wait(self) -> None:
+        with self._changed:
+            if not self._changed.wait_for(lambda: not self._readers, _PATIENCE_S):
+                raise StateError(
+                    "the query replica must be rebuilt, but a query has been reading it for too long",
+                    hint="Read iterators to their end, or close() them.",
+                )
+
 
 _log = own_logger(__name__)
 _MOST_LAYERS = 32

@@ -33,7 +33,7 @@ from penstock.engines.spark.session import dataframe_query_settings, users_spark
 from penstock.engines.spark.topology_bytes import pickle_app
 from penstock.errors import LogError, PenstockError, UnknownTopicError
 from penstock.log.groups.gone_back import MARK
-from penstock.topology.configured.serdes import with_serdes
+from penstock.topology.configured.apply import with_serdes
 from penstock.topology.plan.stored import StoredPlan
 
 if TYPE_CHECKING:

@@ -26,9 +26,8 @@ from penstock.log.groups.gone_back import is_of_batches, set_by_others
 from penstock.state.changelog import changelog_format
 from penstock.state.documents import read_document, write_document
 from penstock.state.segments.chain import follow_chain
-from penstock.state.segments.loading import read_segment
 from penstock.state.segments.segment import SegmentName
-from penstock.state.segments.storage import open_storage
+from penstock.state.segments.storage import open_storage, read_segment
 
 if TYPE_CHECKING:
     from penstock.engines.application.planning import PlannedApp

@@ -31,6 +31,7 @@ from penstock.log.client_counts import timed
 from penstock.log.kafka.clients.connections import Clients
 from penstock.log.kafka.failures import error_of, failure, persist
 from penstock.log.kafka.wire.cluster import delete_records
+from penstock.log.kafka.wire.connection import TIMED_OUT, failed
 from penstock.log.kafka.wire.groups import (
     EARLIEST,
     LATEST,
@@ -39,7 +40,6 @@ from penstock.log.kafka.wire.groups import (
     committed_offsets,
     list_offsets,
 )
-from penstock.log.kafka.wire.protocol_errors import TIMED_OUT, failed
 from penstock.log.kafka.wire.streams_groups import describe_streams_group, list_streams_groups
 
 if TYPE_CHECKING:

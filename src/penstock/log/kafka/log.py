@@ -37,9 +37,8 @@ from penstock.log.kafka.streams_groups import KafkaStreamsCoordinator
 from penstock.log.kafka.transactions.commit_producer import KafkaCommitProducer, fence
 from penstock.log.kafka.transactions.core import KafkaCore
 from penstock.log.kafka.transactions.fenced_producers import PLANNER, RESET
-from penstock.log.kafka.transactions.fenced_record import KafkaFencedRecord, KafkaRecords
+from penstock.log.kafka.transactions.fenced_record import KafkaFencedRecord, KafkaLeases, KafkaRecords
 from penstock.log.kafka.transactions.hanging import settle_hanging
-from penstock.log.kafka.transactions.leases import KafkaLeases
 from penstock.log.kafka.transactions.ledger import NOTES, PLANNED, LedgerRecord, entry_part, ledger_topic, partition_of
 from penstock.log.kafka.transactions.presence import Presence, expel
 from penstock.log.kafka.transactions.transaction import KafkaTransaction, transaction

@@ -16,7 +16,7 @@ from penstock.query.source import StoreInfo
 from penstock.serde.base import Serde
 from penstock.serde.plain import base64_of, plain
 from penstock.state.views import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders, VersionedRecord
-from penstock.state.views.header_format import Headers
+from penstock.state.views.header_entries import Headers
 
 __all__ = [
     "ENCODINGS",

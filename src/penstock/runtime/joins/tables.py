@@ -17,7 +17,7 @@ from penstock.runtime.tables import StoredTable, assign, drop_null_keys, drop_ou
 from penstock.runtime.versioned_tables import history_of
 from penstock.serde.column import Column, bytes_column, to_bytes_list
 from penstock.serde.headers import plain_headers
-from penstock.state.views.record_buffer import RecordBufferView, WaitingRecord
+from penstock.state.views.join_buffers import RecordBufferView, WaitingRecord
 from penstock.topology.operations.base import (
     Operation,
     StreamGlobalTableJoin,

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.serde.column import to_bytes_list
-from penstock.state.views.outer_join import OuterJoinView, Waiting
+from penstock.state.views.join_buffers import OuterJoinView, Waiting
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,7 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from penstock.base.java_text.numbers import double_text, float_text, parse_big_decimal, to_float32
-from penstock.base.java_text.text_error import JavaTextError
+from penstock.base.java_text.texts import JavaTextError
 from penstock.base.json_depth import depth_of
 from penstock.serde.data import (
     BytesError,

@@ -13,8 +13,8 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from penstock.base.escapes import show
 from penstock.base.json_depth import MOST_DEPTH
-from penstock.base.value_text import show
 from penstock.base.varints import INT_BYTES, read_signed, signed
 from penstock.errors import SerializationError
 from penstock.serde.formats.avro import ParsedSchema

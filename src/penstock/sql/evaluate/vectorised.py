@@ -25,7 +25,7 @@ import numpy as np
 import polars as pl
 
 from penstock.base.java_text.regex import compile_java
-from penstock.base.java_text.text_error import JavaTextError
+from penstock.base.java_text.texts import JavaTextError
 from penstock.serde.column import Column, RowColumn
 from penstock.sql.evaluate import typed as n
 from penstock.sql.evaluate.compiled import compile_rows, parts

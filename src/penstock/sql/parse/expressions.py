@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Literal, TypeVar, cast
 
 from penstock.sql.parse import expression_nodes as x
-from penstock.sql.parse.cursor import Cursor
 from penstock.sql.parse.expression_nodes import (
     ArrayTypeNode,
     FieldType,
@@ -21,7 +20,7 @@ from penstock.sql.parse.expression_nodes import (
     StructTypeNode,
     TypeNode,
 )
-from penstock.sql.parse.tokens import SqlToken, TextPosition, TokenKind, excerpt
+from penstock.sql.parse.tokens import Cursor, SqlToken, TextPosition, TokenKind, excerpt
 
 __all__ = [
     "NOT",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 from penstock.sql.parse import expression_nodes as x
-from penstock.sql.parse.cursor import Cursor
 from penstock.sql.parse.expressions import expression, value_expression
 from penstock.sql.parse.statement_nodes import (
     UNITS,
@@ -27,7 +26,7 @@ from penstock.sql.parse.statement_nodes import (
     With,
     Within,
 )
-from penstock.sql.parse.tokens import CLAUSES, TokenKind, excerpt
+from penstock.sql.parse.tokens import CLAUSES, Cursor, TokenKind, excerpt
 
 __all__ = ["duration", "query", "window", "within"]
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from penstock.base.nearest_name import did_you_mean
 from penstock.sql.parse import statements as grammar
-from penstock.sql.parse.cursor import Cursor, parsed
 from penstock.sql.parse.dialects import OTHER_STATEMENTS
 from penstock.sql.parse.expression_nodes import Expression, Node, children
 from penstock.sql.parse.expressions import expression
@@ -18,12 +17,14 @@ from penstock.sql.parse.statements import alter, create, drop, insert
 from penstock.sql.parse.tokens import (
     START,
     Comment,
+    Cursor,
     Snag,
     SqlToken,
     TextPosition,
     TokenKind,
     excerpt,
     listed,
+    parsed,
     syntax_error,
     tokenize,
 )

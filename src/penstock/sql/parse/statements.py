@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import cast
 
-from penstock.sql.parse.cursor import Cursor
 from penstock.sql.parse.expression_nodes import Expression
 from penstock.sql.parse.expressions import expressions, literal, type_node
 from penstock.sql.parse.queries import duration, query
@@ -45,7 +44,7 @@ from penstock.sql.parse.statement_nodes import (
     Undefine,
     UnsetProperty,
 )
-from penstock.sql.parse.tokens import TextPosition, TokenKind, quoted
+from penstock.sql.parse.tokens import Cursor, TextPosition, TokenKind, quoted
 
 __all__ = [
     "alter",

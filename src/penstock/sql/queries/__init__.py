@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from penstock.sql.queries.analyse import plan_query
 from penstock.sql.queries.answer import answer, select
-from penstock.sql.queries.host import QueryHost, RunningQuery
+from penstock.sql.queries.host import QueryHost, RunningQuery, SqlStoreAccess, StoreAccess
 from penstock.sql.queries.plans import PullPlan, PushPlan, ResultRow, Results, TransientPlan
 from penstock.sql.queries.pull import TableRows, pulled
 from penstock.sql.queries.push import TransientTask, results_of_records
-from penstock.sql.queries.stores import SqlStoreAccess, StoreAccess
 
 __all__ = [
     "PullPlan",

@@ -26,6 +26,7 @@ from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.parse.formatting import format_expression
 from penstock.sql.parse.tokens import TextPosition
+from penstock.sql.queries.host import FOREVER
 from penstock.sql.queries.plans import (
     KeyLookup,
     Lookup,
@@ -37,7 +38,6 @@ from penstock.sql.queries.plans import (
     Scan,
     TransientPlan,
 )
-from penstock.sql.queries.stores import FOREVER
 from penstock.sql.types import BIGINT, DOUBLE, INTEGER, STRING, ArrayType, DecimalType, MapType, SqlType, StructType
 from penstock.sql.types.sql_type import is_numeric
 

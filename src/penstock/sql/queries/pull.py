@@ -17,6 +17,7 @@ from penstock.sql.compile.aggregates import results_of
 from penstock.sql.compile.queries import joiner_of, table_stores
 from penstock.sql.compile.row_functions import Keep, Select
 from penstock.sql.functions.evaluation_errors import EvaluationErrors
+from penstock.sql.queries.host import MaterializedRow, StoreAccess
 from penstock.sql.queries.plans import (
     KeyLookup,
     Lookup,
@@ -28,7 +29,6 @@ from penstock.sql.queries.plans import (
     limited,
     ordered,
 )
-from penstock.sql.queries.stores import MaterializedRow, StoreAccess
 from penstock.sql.types.sql_type import base_name
 
 __all__ = ["TableRows", "pulled"]

@@ -21,9 +21,8 @@ from penstock.serde.windowed import Windowed
 from penstock.sql.analyse import apply
 from penstock.sql.analyse.definitions import create_source
 from penstock.sql.analyse.expressions import Library
-from penstock.sql.analyse.inserts import constant_of
 from penstock.sql.analyse.statement_errors import located, refusal
-from penstock.sql.analyse.statements import library_of
+from penstock.sql.analyse.statements import constant_of, library_of
 from penstock.sql.catalog import BOUNDS, PSEUDO, Catalog, Source
 from penstock.sql.compile import source_serdes
 from penstock.sql.evaluate import sql_type
@@ -31,8 +30,8 @@ from penstock.sql.functions import UserFunctions
 from penstock.sql.parse import Parsed, parse_script, parse_statement
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.parse.tokens import TextPosition
-from penstock.sql.testing.case_topics import CaseRecord, CaseSchemas
-from penstock.sql.testing.live import LiveQueries
+from penstock.sql.testing.cases import CaseRecord, CaseSchemas
+from penstock.sql.testing.engine import LiveQueries
 from penstock.sql.types import SqlType
 from penstock.sql.types.texts import text_function
 

@@ -25,7 +25,7 @@ from penstock.state.changelog.base import (
 )
 from penstock.state.views.change_buffer import SAME, Headers, old_source, pack_headers, unpack_headers
 from penstock.state.views.change_columns import ChangeColumns
-from penstock.state.views.header_format import unpack_headers as entry_headers_of
+from penstock.state.views.header_entries import unpack_headers as entry_headers_of
 from penstock.state.views.keyvalue import frame, unframe
 
 if TYPE_CHECKING:

@@ -37,10 +37,10 @@ from penstock.state.changelog.base import (
 )
 from penstock.state.changelog.buffers import ChangeBufferFormat, RecordBufferFormat
 from penstock.state.maps import MemoryMap, Overlay, Put, ReadableMap
-from penstock.state.views.header_format import split_headers, with_headers
+from penstock.state.views.header_entries import split_headers, with_headers
 from penstock.state.views.keyvalue import big_endian, frame, unframe
 from penstock.state.views.retention import Retention
-from penstock.state.views.versions import Versions
+from penstock.state.views.versioned import Versions
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:

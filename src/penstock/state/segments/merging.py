@@ -16,9 +16,8 @@ import polars as pl
 import pyarrow as pa
 
 from penstock.state.maps import CHANGES_SCHEMA
-from penstock.state.segments.loading import read_segment
 from penstock.state.segments.segment import Segment, SegmentHead, SegmentName, pack
-from penstock.state.segments.storage import SegmentStorage
+from penstock.state.segments.storage import SegmentStorage, read_segment
 
 __all__ = ["merge_deltas", "uncovered"]
 

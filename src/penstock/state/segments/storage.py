@@ -1,4 +1,4 @@
-"""The storage of one task's segments: a directory, or a prefix of an object store.
+"""The storage of one task's segments, a directory or a prefix of an object store, and their loading from there.
 
 The one thing asked of a storage is an atomic create: of several attempts to put a segment in place exactly one wins,
 and a reader of the name finds either nothing or the whole file.
@@ -14,9 +14,9 @@ from urllib.parse import unquote, urlsplit
 from penstock.errors import StateError
 from penstock.state.segments.local_storage import LocalStorage
 from penstock.state.segments.object_storage import OBJECT_SCHEMES, ObjectStorage, object_store
-from penstock.state.segments.segment import SegmentName
+from penstock.state.segments.segment import Segment, SegmentName, damaged, unpack
 
-__all__ = ["SegmentStorage", "open_storage"]
+__all__ = ["SegmentStorage", "check_parts", "open_storage", "read_segment"]
 
 
 class SegmentStorage(Protocol):
@@ -97,3 +97,36 @@ def open_storage(
         hint="Use a path that all executors share, or a URI with s3://, gs://, az:// or file://.",
         checkpoint=checkpoint,
     )
+
+
+def read_segment(storage: SegmentStorage, name: SegmentName) -> Segment | None:
+    """Read a segment; return None if there is none. The parts of a large one are read when their rows are asked for.
+
+    Raises:
+        CorruptSegmentError: It is damaged; of a part that is damaged or gone, when it is read.
+    """
+    data = storage.read(name)
+    if data is None:
+        return None
+    segment = unpack(data, storage.where(name))
+    if segment.head.parts:
+        segment.open_part = lambda part: _part(storage, name, part)
+    return segment
+
+
+def _part(storage: SegmentStorage, name: SegmentName, part: dict[str, Any]) -> Segment:
+    where = f"{storage.where(name)}, part {part['label']},"
+    data = storage.read_part(name, part["label"])
+    if data is None:
+        raise damaged(where, "it is not there")
+    segment = unpack(data, where)
+    if segment.checksum != part["checksum"]:
+        raise damaged(where, "it is another one than the snapshot names")
+    return segment
+
+
+def check_parts(segment: Segment) -> None:
+    """Read all parts; raise CorruptSegmentError for one that is damaged or gone."""
+    for part in segment.head.parts:
+        assert segment.open_part is not None  # noqa: S101 - set by read_segment
+        segment.open_part(part)

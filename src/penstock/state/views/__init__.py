@@ -14,9 +14,8 @@ from penstock.state.views.header_entries import (
     HeadersView,
     ValueTimestampHeaders,
 )
+from penstock.state.views.join_buffers import OuterJoinView, RecordBufferView
 from penstock.state.views.keyvalue import KeyValueView, LruView, TimestampedView, ValueAndTimestamp
-from penstock.state.views.outer_join import OuterJoinView
-from penstock.state.views.record_buffer import RecordBufferView
 from penstock.state.views.retention import ExpiringView
 from penstock.state.views.session import SessionView
 from penstock.state.views.versioned import VersionedRecord, VersionedView

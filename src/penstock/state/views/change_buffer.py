@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import NamedTuple
 
 from penstock.state.maps import ByteMap
-from penstock.state.views import header_format
+from penstock.state.views import header_entries
 from penstock.topology.stores import StoreSpec
 
 __all__ = [
@@ -33,7 +33,7 @@ _NULL = -1
 SAME = -2  # in place of the old value's length: it is the prior value
 _HERE = b"\x01"
 _NEVER = (1 << 63) - 1
-_NO_SOURCE = header_format.NO_HEADERS + b"\xff" * 8
+_NO_SOURCE = header_entries.NO_HEADERS + b"\xff" * 8
 OVERHEAD = 8 + 8 + 8 + 4  # bytes that Kafka counts for buffer time, timestamp, offset and partition
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -129,7 +129,7 @@ def old_source(before: BufferedChange | None) -> bytes:
     """
     if before is None:
         return _NO_SOURCE
-    return header_format.pack_headers(before.headers) + before.timestamp.to_bytes(8, "big", signed=True)
+    return header_entries.pack_headers(before.headers) + before.timestamp.to_bytes(8, "big", signed=True)
 
 
 class ChangeBufferView:
@@ -170,7 +170,7 @@ class ChangeBufferView:
 
     def _packed(self, row: bytes) -> bytes:
         """Return the packed change in a row, without the source of its old value."""
-        return row[header_format.unpack_headers(row)[1] + 8 :] if self.spec.keeps_headers else row
+        return row[header_entries.unpack_headers(row)[1] + 8 :] if self.spec.keeps_headers else row
 
     def put(self, key: bytes, change: BufferedChange, before: BufferedChange | None) -> None:
         """Hold a change back in place of ``before``, whose place in the order it takes."""

@@ -18,8 +18,7 @@ from penstock.serde.base import FEW, Serde, decode_rows, encode_one, encode_rows
 from penstock.serde.column import Column, to_bytes_list
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.state.maps import ByteMap
-from penstock.state.views.header_entries import AggregationWithHeaders, HeaderEntries
-from penstock.state.views.header_format import NO_HEADERS, rows_without_headers
+from penstock.state.views.header_entries import NO_HEADERS, AggregationWithHeaders, HeaderEntries, rows_without_headers
 from penstock.state.views.keyvalue import ShownInNotebooks, big_endian, encode_keys, frame, key_bytes, keys_bytes
 from penstock.state.views.retention import NUMBER, Retention
 from penstock.topology.stores import StoreSpec

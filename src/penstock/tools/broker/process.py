@@ -1,4 +1,4 @@
-"""The broker's process: formatting its storage, start, status, stop; it ends with the process that started it."""
+"""A broker's process: formatting its storage, start, status, stop, with its starter; clusters of them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,12 +20,12 @@ from typing import TYPE_CHECKING, Self
 
 from penstock.base.jars import broker_jars, java_command, kafka_java_options
 from penstock.errors import ConfigError, EnvironmentProblemError, InvalidStateError
-from penstock.tools.broker.broker_settings import BrokerSettings, is_taken, load_settings
+from penstock.tools.broker.broker_settings import BrokerSettings, free_port, is_taken, load_settings
 
 if TYPE_CHECKING:
     import trustme
 
-__all__ = ["Broker", "BrokerStatus", "guard", "make_certificates", "new_cluster_id"]
+__all__ = ["Broker", "BrokerCluster", "BrokerStatus", "guard", "make_certificates", "new_cluster_id"]
 
 
 def guard(pid: int) -> subprocess.Popen[bytes]:
@@ -336,3 +338,61 @@ def _write_certificate(path: Path, certificate: trustme.LeafCert) -> None:
     path.touch(mode=0o600)
     chain = [blob.bytes() for blob in certificate.cert_chain_pems]
     path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + b"".join(chain))
+
+
+class BrokerCluster:
+    """Brokers that are also controllers; topics have three replicas, of which two must have each record.
+
+    Args:
+        directory: The directory of their data, with a folder for each.
+        count: The number of brokers; of three, one may be lost.
+        partitions: The partitions of topics created on first use.
+        heap_mb: The memory of each broker.
+
+    Example:
+        >>> cluster = BrokerCluster(Path("data/kafka"))
+        >>> [broker.settings.node for broker in cluster.brokers]
+        [1, 2, 3]
+    """
+
+    def __init__(self, directory: Path, count: int = 3, *, partitions: int = 1, heap_mb: int = 256) -> None:
+        ports: set[int] = set()
+        while len(ports) < 2 * count:
+            ports.add(free_port())
+        of_clients, of_controllers = sorted(ports)[:count], tuple(sorted(ports)[count:])
+        cluster_id = new_cluster_id()
+        self.brokers = [
+            Broker(
+                BrokerSettings(
+                    directory / str(node), port, of_controllers[node - 1],
+                    partitions=partitions, heap_mb=heap_mb,
+                    node=node, controller_ports=of_controllers, cluster_id=cluster_id,
+                )
+            )
+            for node, port in enumerate(of_clients, 1)
+        ]  # fmt: skip
+        self._running = ExitStack()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The plain listeners of all brokers."""
+        return ",".join(broker.settings.bootstrap_servers for broker in self.brokers)
+
+    def broker(self, node: int) -> Broker:
+        """Return the broker of this number."""
+        return self.brokers[node - 1]
+
+    def __enter__(self) -> Self:
+        with ExitStack() as started, ThreadPoolExecutor(len(self.brokers)) as threads:
+            starts = [threads.submit(started.enter_context, broker) for broker in self.brokers]
+            for each in starts:  # none is up before a majority is
+                each.result()
+            self._running = started.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for broker in self.brokers:
+            broker.stop(kill=True)  # the last ones would wait for a majority that is gone
+        self._running.close()

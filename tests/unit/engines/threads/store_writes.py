@@ -13,8 +13,7 @@ from penstock.serde.windowed import Window, Windowed
 from penstock.state.maps import ByteMap, MemoryMap
 from penstock.state.views import AggregationWithHeaders, ValueTimestampHeaders
 from penstock.state.views.change_buffer import BufferedChange, ChangeBufferView
-from penstock.state.views.outer_join import OuterJoinView
-from penstock.state.views.record_buffer import RecordBufferView, WaitingRecord
+from penstock.state.views.join_buffers import OuterJoinView, RecordBufferView, WaitingRecord
 from penstock.state.views.retention import Retention
 from penstock.topology.stores import StoreKind, StoreSpec
 

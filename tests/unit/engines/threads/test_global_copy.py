@@ -27,7 +27,7 @@ from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 from penstock.runtime.global_stores import GLOBAL_TASK
 from penstock.runtime.sensor import Sensor
-from penstock.state.restores.progress import RestoreProgress
+from penstock.state.restores.restore import RestoreProgress
 from penstock.topology.plan.plan import TaskId
 from threads import append, new_thread, records_of, settle
 

@@ -23,9 +23,9 @@ from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 from penstock.state import own_folder
+from penstock.state.lmdb_replicas.folders import remove_idle
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
 from penstock.state.lmdb_replicas.replica import ReplicaPosition
-from penstock.state.lmdb_replicas.unused import remove_idle
 from penstock.topology.plan.plan import TaskId
 from threads import thread_app
 

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
+from penstock.state.lmdb_replicas.folders import remove_unused
 from penstock.state.lmdb_replicas.lmdb_replica import replica_place
-from penstock.state.lmdb_replicas.unused import remove_unused
 from penstock.state.snapshots import SnapshotPolicy
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore

@@ -10,13 +10,14 @@ import pyarrow as pa
 
 from penstock.connect.api import SinkTask
 from penstock.connect.config import ConfigDef, Importance, Kind, NamedValues, Range, Setting, named_values
-from penstock.connect.connectors.lakehouse.lake_settings import SINK_SETTINGS, contradictions
 from penstock.connect.connectors.lakehouse.sink import LakeSinkConnector, LakeSinkTask
 from penstock.connect.connectors.lakehouse.tables import (
+    SINK_SETTINGS,
     ConflictError,
     LakeFormat,
     LakeTable,
     Upsert,
+    contradictions,
     first_line,
     require_columns,
 )

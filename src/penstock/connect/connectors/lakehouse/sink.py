@@ -12,12 +12,13 @@ import pyarrow as pa
 from penstock.base.log_lines import own_logger
 from penstock.connect.api import SinkTask
 from penstock.connect.config import ConfigDef
-from penstock.connect.connectors.lakehouse.columns import conform, merge_columns
 from penstock.connect.connectors.lakehouse.rows import (
     KeyedRows,
     KeyRule,
     Stretch,
+    conform,
     last_of_keys,
+    merge_columns,
     rows_of,
     stretches_of,
 )

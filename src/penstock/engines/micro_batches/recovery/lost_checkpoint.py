@@ -32,8 +32,7 @@ from penstock.engines.application.modes import in_own_mode
 from penstock.engines.application.planning import PlannedApp, plan_for
 from penstock.engines.application.stored_plans import write_stored_plan
 from penstock.engines.micro_batches.planned_batch import LastBatch, PlannedBatch
-from penstock.engines.micro_batches.recovery.rebuild import Rebuilder, TaskReport
-from penstock.engines.micro_batches.recovery.reports import require_unmoved
+from penstock.engines.micro_batches.recovery.rebuild import Rebuilder, TaskReport, require_unmoved
 from penstock.engines.micro_batches.takeovers import TakenOverError, marked_batches, note_changelog_ends
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.spark.spark_log import QUERY, forget_batches, planned_batches

@@ -20,7 +20,7 @@ from penstock.base.log_lines import own_logger
 from penstock.engines.spark.worker_process import open_task_limit
 from penstock.errors import PenstockError
 from penstock.log.client_counts import CLOSED_TASKS, count
-from penstock.state.lmdb_replicas.unused import remove_unused
+from penstock.state.lmdb_replicas.folders import remove_unused
 from penstock.state.maps import MemoryTaskState
 from penstock.state.snapshots import SnapshotPolicy
 from penstock.state.task_place import StateOwner, StatePlace

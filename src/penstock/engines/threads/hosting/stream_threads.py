@@ -22,7 +22,7 @@ from penstock.engines.threads.hosting.start import SPARE_SLOTS, THREAD_SETTINGS,
 from penstock.engines.threads.hosting.thread_jobs import ThreadJobs
 from penstock.log.streams_groups.description import Endpoint
 from penstock.query.placement import PlacementNote
-from penstock.topology.configured.serdes import with_serdes
+from penstock.topology.configured.apply import with_serdes
 from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.engines.threads.loop.thread import StreamThread
     from penstock.engines.threads.loop.thread_hooks import ThreadLog
     from penstock.log.base import GroupMembership, StreamsMembership
-    from penstock.state.restores.progress import RestoreProgress
+    from penstock.state.restores.restore import RestoreProgress
 
 __all__ = ["ThreadHost", "hosted_threads", "run_thread"]
 

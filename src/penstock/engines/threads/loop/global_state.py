@@ -21,7 +21,7 @@ from penstock.engines.threads.replicas.restoring import OnProgress, layout_of
 from penstock.runtime.global_stores import GlobalViews
 from penstock.state.maps import MemoryTaskState
 from penstock.state.own_folder import open_lock, own_folder
-from penstock.state.restores.progress import RestoreProgress
+from penstock.state.restores.restore import RestoreProgress
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp

@@ -37,7 +37,7 @@ from penstock.log.base import TopicPartition
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
     from penstock.engines.threads.loop.thread_hooks import ThreadLog
-    from penstock.state.restores.progress import RestoreProgress
+    from penstock.state.restores.restore import RestoreProgress
     from penstock.topology.plan.plan import TaskId
 
 __all__ = ["StateUpdater", "followed_places", "replica_lag"]

@@ -13,7 +13,7 @@ from penstock.runtime.sensor import Sensor
 
 if TYPE_CHECKING:
     from penstock.engines.threads.loop.pace import PaceChannel
-    from penstock.state.restores.progress import RestoreProgress
+    from penstock.state.restores.restore import RestoreProgress
 
 __all__ = ["ThreadHooks", "ThreadLog"]
 

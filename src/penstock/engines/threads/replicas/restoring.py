@@ -27,7 +27,7 @@ from penstock.serde.column import to_bytes_list
 from penstock.state.changelog.base import TaskNumbers
 from penstock.state.changelog.following import StoreFollower
 from penstock.state.lmdb_replicas.replica import ReplicaPosition, time_notes, time_since
-from penstock.state.restores.progress import RestoreProgress
+from penstock.state.restores.restore import RestoreProgress
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:

@@ -27,9 +27,8 @@ from penstock.log.kafka.client_settings import ClientSettings
 from penstock.log.kafka.clients.connections import Clients
 from penstock.log.kafka.failures import error_of, failure, name_of, persist
 from penstock.log.kafka.wire.cluster import Cluster
-from penstock.log.kafka.wire.connection import BrokerConnection
+from penstock.log.kafka.wire.connection import NO_CONNECTION, BrokerConnection
 from penstock.log.kafka.wire.groups import EARLIEST, committed_offsets, list_offsets
-from penstock.log.kafka.wire.protocol_errors import NO_CONNECTION
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicPartition

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.log.kafka.failures import error_of
-from penstock.log.kafka.wire.protocol_errors import check
+from penstock.log.kafka.wire.connection import check
 
 if TYPE_CHECKING:
     from penstock.log.kafka.wire.cluster import Cluster

@@ -16,9 +16,8 @@ from penstock.log.base import Fetched, TopicPartition
 from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure, may_pass, patience_for
 from penstock.log.kafka.wire.batch_reader import BatchSource, decode_batches, end_of_batches
-from penstock.log.kafka.wire.connection import arrivals
+from penstock.log.kafka.wire.connection import arrivals, check
 from penstock.log.kafka.wire.fetch import FetchSession, FetchSizes
-from penstock.log.kafka.wire.protocol_errors import check
 
 if TYPE_CHECKING:
     from penstock.log.kafka.access import ClusterAccess

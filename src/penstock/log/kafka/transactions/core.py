@@ -21,7 +21,7 @@ from penstock.log.kafka.transactions.fenced_producers import Producers
 from penstock.log.kafka.transactions.hanging import settle_hanging
 from penstock.log.kafka.transactions.ledger import Ledger
 from penstock.log.kafka.transactions.presence import Presence
-from penstock.log.kafka.wire.stored_batches import fetch_stored
+from penstock.log.kafka.wire.record_batches import fetch_stored
 from penstock.log.kafka.writing import AnyPart
 from penstock.log.stored import StoredRecords, joined
 

@@ -15,8 +15,7 @@ from penstock.base.randomness import RANDOM
 from penstock.log.base import TopicPartition
 from penstock.log.client_counts import count
 from penstock.log.kafka.wire.batch_reader import MOST_UNPACKED_BYTES
-from penstock.log.kafka.wire.connection import BrokerConnection
-from penstock.log.kafka.wire.protocol_errors import NO_CONNECTION, check, failed
+from penstock.log.kafka.wire.connection import NO_CONNECTION, BrokerConnection, check, failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError, KafkaException
 from penstock.errors import AuthenticationError, LogError
 from penstock.log.client_counts import client_of, count
 from penstock.log.kafka.client_settings import REQUEST_TIMEOUT_MS
+from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.wire.frequent_messages import FrequentCodec, codec_of
-from penstock.log.kafka.wire.protocol_errors import NO_CONNECTION, REFUSED_USER, TLS_FAILED, failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,7 +27,38 @@ if TYPE_CHECKING:
     from penstock.log.client_counts import Client
     from penstock.log.kafka.security.oauth import TokenProvider
 
-__all__ = ["BrokerConnection", "arrivals", "parse_answer"]
+__all__ = [
+    "NO_CONNECTION",
+    "REFUSED_USER",
+    "TIMED_OUT",
+    "TLS_FAILED",
+    "BrokerConnection",
+    "arrivals",
+    "check",
+    "failed",
+    "parse_answer",
+]
+
+NO_CONNECTION = LocalCode.TRANSPORT
+TIMED_OUT = LocalCode.TIMED_OUT
+TLS_FAILED = LocalCode.SSL
+REFUSED_USER = LocalCode.AUTHENTICATION
+
+
+def failed(code: int, text: str) -> KafkaException:
+    """Make the exception of a code."""
+    return KafkaException(KafkaError(code, text))
+
+
+def check(code: int, doing: str) -> None:
+    """Raise if this code of an answer is an error.
+
+    Raises:
+        KafkaException: Like librdkafka's clients.
+    """
+    if code:
+        raise failed(code, f"{doing}: {KafkaError(code).str()}")
+
 
 _LENGTH_BYTES = 4
 _SMALLEST_ANSWER = 4  # the correlation id

@@ -20,8 +20,7 @@ from confluent_kafka import KafkaError
 from penstock.errors import LogError
 from penstock.log.base import Fetched, TopicPartition
 from penstock.log.kafka.wire.batch_reader import BatchSource, decode_batches, end_of_batches
-from penstock.log.kafka.wire.connection import arrivals
-from penstock.log.kafka.wire.protocol_errors import NO_CONNECTION, TIMED_OUT, check, failed
+from penstock.log.kafka.wire.connection import NO_CONNECTION, TIMED_OUT, arrivals, check, failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.base.java_text.hashing import string_hash
 from penstock.log.base import GroupMembership, OffsetAndMetadata, OffsetAndTime, StreamsMembership, TopicPartition
-from penstock.log.kafka.wire.protocol_errors import NO_CONNECTION, check, failed
+from penstock.log.kafka.wire.connection import NO_CONNECTION, check, failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -21,8 +21,8 @@ from penstock.log.client_counts import count_many
 from penstock.log.kafka.client_settings import REQUEST_TIMEOUT_MS
 from penstock.log.kafka.wire.batch_format import AFTER_CRC, CODEC, HEADER, MAGIC, TRANSACTIONAL
 from penstock.log.kafka.wire.batch_reader import BatchHead
+from penstock.log.kafka.wire.connection import check
 from penstock.log.kafka.wire.few_records import FEW
-from penstock.log.kafka.wire.protocol_errors import check
 from penstock.log.kafka.wire.record_batches import NO_PRODUCER, ProducerState, encode_batches
 from penstock.log.stored import StoredRecords
 

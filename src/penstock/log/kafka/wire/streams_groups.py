@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.log.kafka.wire.protocol_errors import check, failed
+from penstock.log.kafka.wire.connection import check, failed
 from penstock.log.streams_groups.description import (
     Assignment,
     DescribedMember,

@@ -17,9 +17,9 @@ from penstock.base.backoff import Backoff
 from penstock.log.base import GroupMembership, TopicPartition
 from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.wire.cluster import feature_level
+from penstock.log.kafka.wire.connection import check
 from penstock.log.kafka.wire.groups import offsets_by_topic, partitions_by_topic
 from penstock.log.kafka.wire.produce import NotWrittenError, ProduceRequests, new_producer_request
-from penstock.log.kafka.wire.protocol_errors import check
 from penstock.log.kafka.wire.record_batches import NO_PRODUCER, ProducerState
 
 if TYPE_CHECKING:

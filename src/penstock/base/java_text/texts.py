@@ -1,8 +1,13 @@
-"""Blanks as Java's ``String.trim`` and ``isBlank`` see them."""
+"""Texts as Java sees them: blanks of ``String.trim`` and ``isBlank``, and the error for those that it would refuse."""
 
 from __future__ import annotations
 
-__all__ = ["is_blank", "trim"]
+__all__ = ["JavaTextError", "is_blank", "trim"]
+
+
+class JavaTextError(ValueError):
+    """A pattern or text that Java refuses, or that has no equal in Python."""
+
 
 LOW = "".join(map(chr, range(33)))  # what trim takes off: blanks and control characters, no others
 
