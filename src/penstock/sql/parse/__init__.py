@@ -1,7 +1,7 @@
 """Text to statements and back: lexer, Pratt parser, frozen nodes, errors with a caret, canonical text.
 
 A walk along one statement: `scripts` cuts the text, puts in variables and picks the rule by the first word, `tokens`
-makes tokens, `cursor` walks over them, `statements`, `queries` and `expressions` read the rest, `*_nodes` come out,
+makes tokens and walks over them, `statements`, `queries` and `expressions` read the rest, `*_nodes` come out,
 `formatting` writes them again. Nothing is resolved here: names and types are as written.
 """
 

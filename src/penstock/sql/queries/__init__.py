@@ -1,7 +1,7 @@
 """SELECT without CREATE or INSERT: pull queries of tables and streams, and push queries (EMIT CHANGES).
 
 A session passes a parsed SELECT on to `answer`. A walk along one: `analyse` makes a frozen plan of `plans`, which
-also sorts and cuts rows; `pull` answers over the rows of tables, which it reads from `stores`; `push` runs a transient
+also sorts and cuts rows; `pull` answers over the rows of tables, which it reads by `host`; `push` runs a transient
 topology over records.
 """
 
