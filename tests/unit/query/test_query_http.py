@@ -14,7 +14,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from penstock.errors import EnvironmentProblemError
-from penstock.query.http.server import QueryServer, make_app
+from penstock.query.http.routes import make_app
+from penstock.query.http.server import QueryServer
 from penstock.query.http.service import QueryService
 from penstock.query.metadata import HostInfo, Instance, Instances, Registration
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
-from penstock.query.http.server import make_app
+from penstock.query.http.routes import make_app
 from penstock.query.http.service import QueryService
 
 REQUESTS = 600

@@ -199,7 +199,7 @@ class _Stores:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        from penstock.query.http.server import make_app
+        from penstock.query.http.routes import make_app
 
         name = scope["path_params"]["app"]
         application = Visit(self._site, "", {"app": name}).application
