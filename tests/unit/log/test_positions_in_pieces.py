@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.cli.logs.topics import TextConsumer
+from penstock.cli.logs.records import TextConsumer
 from penstock.connect.client import Tap
 from penstock.connect.storage.topic_table import TableChange, TopicTable
 from penstock.errors import LogUnavailableError
