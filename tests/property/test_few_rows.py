@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from penstock import SessionWindows, StreamsBuilder, Suppressed, TimeWindows
 from penstock.engines.threads.loop.commit import by_partition
 from penstock.errors import SerializationError
+from penstock.log import partitioner
 from penstock.log.partitioner import partitions_for
 from penstock.runtime.fold import columns as fold_columns
 from penstock.runtime.fold.columns import group_windows
 from penstock.runtime.suppress import operator as suppress_operator
 from penstock.runtime.tables import StoredTable
-from penstock.serde import base, partitioner, primitives, windowed
+from penstock.serde import base, primitives, windowed
 from penstock.serde import column as columns
 from penstock.serde.column import Column, nulls_of, to_bytes_list
 from penstock.serde.headers import OwnSerde

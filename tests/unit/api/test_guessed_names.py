@@ -28,10 +28,10 @@ from penstock.query import stores
 from penstock.testing import TestInputTopic, TestOutputTopic
 
 FLUENT = {
-    "BranchedKStream": "branched", "CogroupedKStream": "groups.cogrouped", "GlobalKTable": "table",
+    "BranchedKStream": "stream", "CogroupedKStream": "groups.grouped", "GlobalKTable": "table",
     "KGroupedStream": "groups.grouped", "KGroupedTable": "groups.grouped_table", "KStream": "stream", "KTable": "table",
-    "SessionWindowedCogroupedKStream": "groups.cogrouped", "SessionWindowedKStream": "groups.grouped",
-    "TimeWindowedCogroupedKStream": "groups.cogrouped", "TimeWindowedKStream": "groups.grouped",
+    "SessionWindowedCogroupedKStream": "groups.grouped", "SessionWindowedKStream": "groups.grouped",
+    "TimeWindowedCogroupedKStream": "groups.grouped", "TimeWindowedKStream": "groups.grouped",
 }  # fmt: skip
 
 

@@ -12,8 +12,6 @@ FILES = {
     if path.stem != "__init__"
 }
 FLUENT = {
-    "branched",
-    "groups.cogrouped",
     "groups.grouped",
     "groups.grouped_table",
     "joins.table_verbs",

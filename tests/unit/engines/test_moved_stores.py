@@ -13,7 +13,7 @@ from worker_support import ROWS, append, loaded, prepared, run, written
 
 from penstock import Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.engines.micro_batches import micro_batches
+from penstock.engines.micro_batches import engine
 from penstock.engines.micro_batches.recovery import moved_stores
 from penstock.engines.micro_batches.recovery.lost_checkpoint import lost_checkpoint_of
 from penstock.engines.micro_batches.recovery.rebuild import rebuilder_for
@@ -85,7 +85,7 @@ def test_a_start_that_was_cut_off_while_it_copied_is_done_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(micro_batches, "write_stored_plan", cut_off)
+        patch.setattr(engine, "write_stored_plan", cut_off)
         with pytest.raises(KeyboardInterrupt):
             start(tmp_path, {}, joined=True)
     start(tmp_path, {2: "words"}, joined=False)  # back to the version before
