@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,9 +13,12 @@ import pytest
 from penstock import Consumed, Grouped, Produced, StreamsBuilder, Topology
 from penstock.cli.servers.console_sources import ConnectorsOfWorker, SqlServerClient
 from penstock.connect.client import ConnectClient
+from penstock.console.schemas import Schemas
 from penstock.log.base import TopicPartition
+from penstock.serde.registry.service import Registry
 from penstock.sql.server import SqlService, server
 from penstock.sql.session import SqlSession
+from penstock.tools.registry_server import server as registry_server
 from standalone_worker import standalone_worker
 
 from .conftest import Console, Seen
@@ -53,12 +57,35 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectClient]:
         yield client
 
 
+def order(*fields: str) -> str:
+    made = [{"name": name, "type": "string", "default": ""} for name in fields]
+    return json.dumps({"type": "record", "name": "Order", "fields": made})
+
+
+@pytest.fixture(scope="module")
+def schemas() -> Iterator[Schemas]:
+    """A client of a registry of its own, with a subject of three versions."""
+    serving = registry_server(Registry(), port=0)
+    serving.start()
+    made = Schemas({"schema.registry.url": f"http://127.0.0.1:{serving.port}", "schema.registry.timeout": "120"})
+    for fields in (("id",), ("id", "item"), ("id", "item", "price")):
+        made.register("orders-value", "AVRO", order(*fields))
+    yield made
+    made.close()
+    serving.close()
+
+
 @pytest.fixture(scope="module")
 def writable(
-    tmp_path_factory: pytest.TempPathFactory, chromium: Any, statements: SqlServerClient, worker: ConnectClient
+    tmp_path_factory: pytest.TempPathFactory,
+    chromium: Any,
+    statements: SqlServerClient,
+    worker: ConnectClient,
+    schemas: Schemas,
 ) -> Iterator[Console]:
     with recorded(tmp_path_factory.mktemp("console"), writes=True) as data:
         data.site.statements, data.site.connectors = statements, ConnectorsOfWorker(worker)
+        data.site.schemas = schemas
         running = Console(data)
         yield running
         running.server.close()
@@ -80,7 +107,18 @@ def change(chromium: Any, writable: Console) -> Iterator[Callable[[str], Any]]:
         each.context.close()
 
 
-@pytest.mark.parametrize("path", ["/connectors?name=lines", "/sql", "/groups/audit", "/topics/orders", "/"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/connectors?name=lines",
+        "/sql",
+        "/groups/audit",
+        "/topics/orders",
+        "/",
+        "/topics/orders/facts",
+        "/schemas?subject=orders-value&version=2",
+    ],
+)
 def test_pages_with_changes_are_accessible_in_both_schemes_and_fit(change: Callable[..., Any], path: str) -> None:
     seen = change(path)
     seen.page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
@@ -88,6 +126,8 @@ def test_pages_with_changes_are_accessible_in_both_schemes_and_fit(change: Calla
     seen.page.emulate_media(color_scheme="dark")
     seen.page.set_viewport_size({"width": 360, "height": 800})
     assert seen.axe() == []
+    assert not seen.is_too_wide()
+    seen.page.set_viewport_size({"width": 900, "height": 800})
     assert not seen.is_too_wide()
     seen.page.set_viewport_size({"width": 3840, "height": 2160})
     assert not seen.is_too_wide()
@@ -106,6 +146,57 @@ def test_a_form_that_is_refused_can_be_filled_in_and_sent_again(change: Callable
     page.locator("#confirm button[value=yes]").click()
     page.wait_for_function("() => document.getElementById('create-says').textContent === 'It is created.'")
     assert writable.data.log.topic("sent-again").config["retention.ms"] == "60000"
+
+
+def test_a_topic_grows_and_is_deleted_when_its_name_is_typed(change: Callable[..., Any], writable: Console) -> None:
+    log = writable.data.log
+    log.create_topic("short-lived", 1)
+    page = change("/topics/short-lived/facts").page
+    page.locator("[name=partitions]").fill("3")
+    page.locator("[data-says=partitions-says] button").click()
+    page.wait_for_function("() => document.querySelector('#confirm .plan')?.textContent.includes('Keys move')")
+    page.locator("#confirm button[value=yes]").click()
+    page.wait_for_function(
+        "() => document.getElementById('partitions-says').textContent === 'The partitions are added.'"
+    )
+    assert log.partitions("short-lived") == 3
+    page.locator("button.danger").click()
+    typed, yes = page.locator("#confirm input"), page.locator("#confirm button[value=yes]")
+    page.wait_for_selector("#confirm[open] input")
+    assert yes.is_disabled()
+    typed.fill("short-live")
+    assert yes.is_disabled()
+    typed.press("Enter")
+    assert "short-lived" in {each.name for each in log.topics()}
+    typed.fill("short-lived")
+    assert change("/topics/orders/facts").axe() == []
+    yes.click()
+    page.wait_for_url("**/topics")
+    assert "short-lived" not in {each.name for each in log.topics()}
+
+
+def test_a_schema_is_compared_registered_after_a_look_and_deleted(change: Callable[..., Any], schemas: Schemas) -> None:
+    page = change("/schemas").page
+    page.locator("#subjects a", has_text="orders-value").click()
+    page.wait_for_selector("#chosen ins")
+    assert any("price" in each for each in page.locator("#chosen ins").all_inner_texts())
+    page.locator("#chosen a", has_text="1").first.click()
+    page.wait_for_url("**version=1*")
+    page.locator("summary", has_text="Register a schema").click()
+    form = page.locator("details[data-key=create] form")
+    form.locator("[name=subject]").fill("made-here")
+    form.locator("[name=schema]").fill(order("id"))
+    form.locator("button").click()
+    page.wait_for_function("() => document.querySelector('#confirm .plan')?.textContent === 'The subject is new.'")
+    page.locator("#confirm button[value=yes]").click()
+    page.wait_for_function("() => document.getElementById('create-says').textContent === 'It is registered.'")
+    assert schemas.versions("made-here") == [1]
+    page = change("/schemas?subject=made-here").page
+    page.locator("#chosen summary", has_text="Delete").click()
+    page.locator("button", has_text="Delete the subject").click()
+    page.locator("#confirm button[value=yes]").click()
+    page.wait_for_function("() => document.getElementById('register-says').textContent === 'It is deleted.'")
+    assert schemas.versions("made-here") == []
 
 
 def test_a_reset_is_shown_before_it_is_done_and_can_be_given_up(change: Callable[..., Any], writable: Console) -> None:
@@ -202,6 +293,32 @@ def test_words_of_sql_complete_themselves_and_rows_become_a_chart(change: Callab
     for _ in range(2):
         field.press("Control+ArrowDown")
     assert field.input_value() == "typed"
+
+
+def test_what_a_query_of_sql_runs_is_drawn_and_its_rows_are_sorted(change: Callable[..., Any]) -> None:
+    seen = change("/sql")
+    page = seen.page
+    page.locator("#sql").fill("CREATE TABLE slow AS SELECT user, COUNT(*) AS n FROM clicks WHERE ms > 3 GROUP BY user;")
+    page.locator("#run").click()
+    page.wait_for_function("() => document.getElementById('sql-state').textContent.startsWith('done')")
+    page.locator("#sql").fill("SHOW QUERIES;")
+    page.locator("#run").click()
+    page.locator("#results button[title='Show what it runs']").first.click()
+    page.wait_for_selector("#results .graph svg .box")
+    boxes = page.locator("#results .graph .box title").all_text_contents()
+    assert {"clicks", "SLOW"} <= set(boxes)
+    assert any("AGGREGATE" in each for each in boxes)
+    assert page.locator("#results .graph .touch").count() >= 1
+    assert seen.axe() == []
+    page.set_viewport_size({"width": 360, "height": 800})
+    assert not seen.is_too_wide()
+    page.locator("#sql").fill("SELECT user, ms FROM clicks LIMIT 5;")
+    page.locator("#run").click()
+    page.wait_for_selector("#rows-0 td")
+    page.locator("#rows-0 th", has_text="MS").click()
+    page.wait_for_function("() => document.querySelector('#rows-0 th[aria-sort=descending]')")
+    numbers = [int(each) for each in page.locator("#rows-0 td.number").all_inner_texts()]
+    assert numbers == sorted(numbers, reverse=True)
 
 
 def test_sql_that_changes_something_is_refused_where_the_console_only_reads(

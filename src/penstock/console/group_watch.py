@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,13 +17,16 @@ from penstock.log.groups.admin import GroupAdmin, GroupLag, GroupSummary, second
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
 
-__all__ = ["GroupRow", "GroupWatch", "waiting_of"]
+__all__ = ["Consumers", "GroupRow", "GroupWatch", "waiting_of"]
 
 _MOST_GROUPS = 200
 _LOOK_S = 2.0  # looks of several browsers are one
 _AGES_S = 5.0
 _AGES_BUDGET_S = 1.0  # for reading the oldest waiting records of all groups
 _KEPT_S = 600.0
+_MOST_ASKED = 1_000  # groups that are asked for the offsets of a topic
+_OFFSETS_S = 10.0  # for so long they are not asked again
+_OFFSETS_BUDGET_S = 2.0
 _SAMPLES = 300
 
 
@@ -51,6 +54,21 @@ class GroupRow:
         return self.trend.until_none(self.lag)
 
 
+@dataclass(frozen=True, slots=True)
+class Consumers:
+    """The groups that have committed offsets of a topic.
+
+    Attributes:
+        lags: Group -> partitions of the topic that it has offsets of, and records that wait in them.
+        asked: The number of groups that were asked.
+        total: The number of all groups.
+    """
+
+    lags: dict[str, tuple[int, int]]
+    asked: int
+    total: int
+
+
 @dataclass(slots=True)
 class _Known:
     samples: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
@@ -75,7 +93,39 @@ class GroupWatch:
         self._looked = float("-inf")
         self._within = ""
         self.total = 0  # of the newest look
+        self._offsets: dict[str, tuple[float, dict[TopicPartition, int]]] = {}  # group -> when it was asked, offsets
         self._lock = threading.Lock()
+        self._asking = threading.Lock()
+
+    def consumers(self, log: TopicLog, ends: Mapping[TopicPartition, int]) -> Consumers:
+        """Return the groups that read a topic, by offsets that are at most some seconds old.
+
+        Of many groups each look asks only as many as it has time for, those first that were asked the longest ago; the
+        next one goes on with the others.
+
+        Args:
+            log: The log.
+            ends: The ends of the topic's partitions.
+        """
+        with self._asking:
+            names = log.groups()
+            known = {name: self._offsets[name] for name in names if name in self._offsets}
+            began = self._clock()
+            for name in sorted(
+                names[:_MOST_ASKED], key=lambda name: known[name][0] if name in known else float("-inf")
+            ):
+                if name in known and began - known[name][0] < _OFFSETS_S:
+                    break  # as all that follow
+                if self._clock() - began >= _OFFSETS_BUDGET_S:
+                    break
+                known[name] = self._clock(), log.committed_offsets(name)
+            self._offsets = known
+        lags = {}
+        for name, (_, offsets) in known.items():
+            waiting = [max(0, ends[tp] - offset) for tp, offset in offsets.items() if tp in ends]
+            if waiting:
+                lags[name] = len(waiting), sum(waiting)
+        return Consumers(lags, len(known), len(names))
 
     def rows(self, log: TopicLog, application_trend: Callable[[str], Trend | None], within: str = "") -> list[GroupRow]:
         """Return the first 200 groups, as of the last two seconds.

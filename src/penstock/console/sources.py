@@ -102,6 +102,8 @@ class SqlResult:
         rows: Rows of values.
         message: What was done, for a statement without rows.
         is_cut: Whether there are more rows than these.
+        facts: Further facts of a query.
+        topology: What a query runs, as the text of a topology; empty for other statements.
     """
 
     statement: str
@@ -110,6 +112,7 @@ class SqlResult:
     message: str = ""
     is_cut: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
+    topology: str = ""
 
 
 class Statements(Protocol):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from penstock.serving.access import CHANGING, READING, AccessRules, parse_users
 from penstock.serving.guard import Beside, Limits, Mounted
 from penstock.serving.server import Certificate, HttpServer, listen
-from penstock.serving.token import VISITOR, TokenDoor, new_token
+from penstock.serving.token import BY_COOKIE, SIGN_OUT, VISITOR, TokenDoor, new_token
 
 __all__ = [
+    "BY_COOKIE",
     "CHANGING",
     "READING",
+    "SIGN_OUT",
     "VISITOR",
     "AccessRules",
     "Beside",

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from penstock.serving.guard import Application, Receive, Scope, Send, local_address
 
-__all__ = ["TWICE", "VISITOR", "Admission", "TokenDoor", "new_token"]
+__all__ = ["BY_COOKIE", "SIGN_OUT", "TWICE", "VISITOR", "Admission", "TokenDoor", "new_token"]
 
 Admission: TypeAlias = Callable[[str, Mapping[str, str]], object | None]
 """Token and headers of a request -> who comes with them; None: nobody who is let in.
@@ -23,6 +23,8 @@ Values of a header that is there several times are joined by `TWICE`, which no s
 """
 TWICE = "\n"
 VISITOR = "penstock.visitor"  # in the scope of a request: who comes
+BY_COOKIE = "penstock.by_cookie"  # in the scope of a request: whether the visitor has signed in here, so can sign out
+SIGN_OUT = "/sign-out"
 
 _MONTH_S = 30 * 24 * 3600
 _PARAMETER = "token"
@@ -36,13 +38,14 @@ _STYLE = (
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Sign in \u00b7 Penstock</title><style>{style}</style></head>
-<body><main><h1>Penstock</h1><p>This console asks for a token: your own if it has users, else the one that was printed
-at the start, at the end of the address: <code>?token=...</code></p>{wrong}
+<body><main><h1>Penstock</h1>{said}<p>This console asks for a token: your own if it has users, else the one that was
+printed at the start, at the end of the address: <code>?token=...</code></p>
 <form method="get" action="{action}">{kept}
 <label for="token">Token</label><input id="token" name="token" type="password" autocomplete="current-password" required
  autofocus><button>Sign in</button></form></main></body></html>
 """
 _WRONG = '<p role="alert">This is not a token of this console.</p>'
+_SIGNED_OUT = "<p><b>You are signed out</b> in this browser. The token itself stays valid.</p>"
 _POLICY = "default-src 'none'; style-src 'sha256-{digest}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 
@@ -56,8 +59,8 @@ class TokenDoor:
 
     A browser opens an address with ``?token=...``; the answer moves the token into a cookie that no script can read and
     that other sites can send with links alone, and redirects to the address without it. The cookie is named by the
-    port, as browsers share cookies between the ports of a host. A browser without the cookie gets a page that asks for
-    the token, programs get JSON.
+    port, as browsers share cookies between the ports of a host, and travels encrypted alone if the request did. A
+    browser without the cookie gets a page that asks for the token, programs get JSON. ``/sign-out`` deletes the cookie.
 
     Args:
         application: The ASGI application.
@@ -76,27 +79,34 @@ class TokenDoor:
         query = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         tokens = [value for name, value in query if name == _PARAMETER]
         cookie = f"penstock-{(scope.get('server') or ('', 0))[1]}"
+        attributes = "; HttpOnly; SameSite=Lax" + ("; Secure" if _is_encrypted(scope, headers) else "")
         is_reading = scope["method"] in _READS
-        if tokens and is_reading and self._admission(tokens[-1], headers) is not None:
+        if is_reading and _inner_path_of(scope) == SIGN_OUT and _is_own_link(headers):
+            gone = [
+                ("set-cookie", f"{cookie}=; Path=/; Max-Age=0{attributes}"),
+                ("clear-site-data", '"cache", "storage"'),
+            ]
+            start = local_address(str(scope.get("root_path", "")) + "/")
+            await _answer_page(send, 200, _page(start, [], said=_SIGNED_OUT), gone)
+        elif tokens and is_reading and self._admission(tokens[-1], headers) is not None:
             rest = urlencode([(name, value) for name, value in query if name != _PARAMETER])
-            value = f"{cookie}={quote(tokens[-1], safe='')}; Path=/; Max-Age={_MONTH_S}; HttpOnly; SameSite=Lax"
+            value = f"{cookie}={quote(tokens[-1], safe='')}; Path=/; Max-Age={_MONTH_S}{attributes}"
             location = local_address(_path_of(scope), rest)
             await _answer(
                 send, 303, b"", [("location", location), ("set-cookie", value), ("cache-control", "no-store")]
             )
-        elif (visitor := self._visitor(headers, cookie)) is not None:
+        elif (visitor := self._admission(_bearer(headers), headers)) is not None:
             await self._application({**scope, VISITOR: visitor}, receive, send)
+        elif (visitor := self._admission(_cookie(headers, cookie), headers)) is not None:
+            await self._application({**scope, VISITOR: visitor, BY_COOKIE: True}, receive, send)
         elif is_reading and _is_page(headers):
-            await _ask(send, _path_of(scope), query, is_wrong=bool(tokens))
+            page = _page(local_address(_path_of(scope)), query, said=_WRONG if tokens else "")
+            await _answer_page(send, 401, page, [("www-authenticate", "Bearer")])
         else:
             body = json.dumps({"error": {"code": "UNAUTHORIZED", "message": "a token is needed", "hint": _HELP}})
             await _answer(
                 send, 401, body.encode(), [("content-type", "application/json"), ("www-authenticate", "Bearer")]
             )
-
-    def _visitor(self, headers: Mapping[str, str], cookie: str) -> object | None:
-        visitor = self._admission(_bearer(headers), headers)
-        return self._admission(_cookie(headers, cookie), headers) if visitor is None else visitor
 
 
 def _headers_of(scope: Scope) -> dict[str, str]:
@@ -108,9 +118,26 @@ def _headers_of(scope: Scope) -> dict[str, str]:
     return headers
 
 
+def _inner_path_of(scope: Scope) -> str:
+    return str(scope["path"]).removeprefix(str(scope.get("root_path", "")))
+
+
 def _path_of(scope: Scope) -> str:
-    root = str(scope.get("root_path", ""))
-    return root + str(scope["path"]).removeprefix(root)
+    return str(scope.get("root_path", "")) + _inner_path_of(scope)
+
+
+def _is_encrypted(scope: Scope, headers: Mapping[str, str]) -> bool:
+    """Return whether a visitor's request came encrypted, to here or to a proxy.
+
+    Any client may say that it came through a proxy, which can only keep its own cookie from plain connections.
+    """
+    outermost = headers.get("x-forwarded-proto", "").replace(TWICE, ",").partition(",")[0]
+    return scope.get("scheme") == "https" or outermost.strip().lower() == "https"
+
+
+def _is_own_link(headers: Mapping[str, str]) -> bool:
+    """Return whether a browser follows a link of this console, or an address that its user typed."""
+    return headers.get("sec-fetch-site", "none") in ("same-origin", "none")
 
 
 def _is_page(headers: dict[str, str]) -> bool:
@@ -118,22 +145,25 @@ def _is_page(headers: dict[str, str]) -> bool:
     return "text/html" in headers.get("accept", "") and headers.get("sec-fetch-dest", "document") == "document"
 
 
-async def _ask(send: Send, path: str, query: list[tuple[str, str]], *, is_wrong: bool) -> None:
-    """Answer with the page that asks for the token, which then leads to the address that was wanted."""
+def _page(action: str, query: list[tuple[str, str]], *, said: str) -> str:
+    """Make the page that asks for the token, which then leads to the address that was wanted."""
     kept = "".join(
         f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">'
         for name, value in query
         if name != _PARAMETER
     )
-    page = _PAGE.format(style=_STYLE, wrong=_WRONG if is_wrong else "", action=escape(local_address(path)), kept=kept)
+    return _PAGE.format(style=_STYLE, said=said, action=escape(action), kept=kept)
+
+
+async def _answer_page(send: Send, status: int, page: str, more: list[tuple[str, str]]) -> None:
     digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     headers = [
         ("content-type", "text/html; charset=utf-8"),
         ("content-security-policy", _POLICY.format(digest=digest)),
         ("cache-control", "no-store"),
-        ("www-authenticate", "Bearer"),
+        *more,
     ]
-    await _answer(send, 401, page.encode("utf-8", "backslashreplace"), headers)
+    await _answer(send, status, page.encode("utf-8", "backslashreplace"), headers)
 
 
 def _bearer(headers: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -11,7 +12,7 @@ from typing import Any, Literal, Protocol
 from penstock.base.java_text.hashing import hash_order
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode, parents_of
 
-__all__ = ["Box", "Chart", "TopologyDescription", "TreeOrder", "chart_of", "describe", "svg"]
+__all__ = ["Box", "Chart", "TopologyDescription", "TreeOrder", "chart_of", "describe", "graph_in_text", "svg"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +350,51 @@ def _node_dict(described: DescribedNode) -> dict[str, Any]:
         "successors": list(described.successors),
         "predecessors": list(described.predecessors),
     }
+
+
+_OF_NODE = re.compile(r"(Source|Processor|Sink): (\S+) \((topics|stores|topic|extractor class): \[?(.*?)\]?\)")
+_MOST_BOXES = 1_000
+
+
+def graph_in_text(text: str) -> dict[str, Any]:
+    r"""Read the text of a topology, in Kafka's form, back as a graph: boxes, arrows, and stores that are touched.
+
+    A server of SQL says in this form what a query runs, be it Penstock's or another one.
+
+    >>> source = "    Source: S (topics: [in])\n      --> P\n"
+    >>> graph = graph_in_text(f"Topologies:\n   Sub-topology: 0\n{source}    Processor: P (stores: [counts])\n")
+    >>> [(box["kind"], box["name"]) for box in graph["boxes"]]
+    [('node', 'S'), ('topic', 'in'), ('node', 'P'), ('store', 'counts')]
+    >>> graph["arrows"], graph["touches"]
+    ([['topic in', 'node S'], ['node S', 'node P']], [['node P', 'store counts']])
+    """
+    boxes: dict[str, dict[str, str]] = {}
+    arrows: list[list[str]] = []
+    touches: list[list[str]] = []
+
+    def box(kind: str, name: str, operation: str = "") -> str:
+        identity = f"{kind} {name}"
+        boxes.setdefault(identity, {"id": identity, "kind": kind, "name": name, "operation": operation})
+        return identity
+
+    node = ""
+    for line in map(str.strip, text.splitlines()):
+        if len(boxes) >= _MOST_BOXES:
+            break
+        if (found := _OF_NODE.match(line)) is not None:
+            role, name, what, listed = found.groups()
+            node = box("node", name, role)
+            named = [each.strip() for each in listed.split(",") if each.strip()]
+            if what == "stores":
+                touches += [[node, box("store", each)] for each in named]
+            elif role == "Source":
+                arrows += [[box("topic", each), node] for each in named]
+            elif what == "topic":
+                arrows += [[node, box("topic", each)] for each in named]
+        elif node and line.startswith("--> ") and line != "--> none":
+            arrows += [[node, f"node {each.strip()}"] for each in line.removeprefix("--> ").split(",")]
+    known = [[start, end] for start, end in arrows if start in boxes and end in boxes]
+    return {"boxes": list(boxes.values()), "arrows": known, "touches": touches}
 
 
 class _Graph(Protocol):

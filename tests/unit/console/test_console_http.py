@@ -55,6 +55,32 @@ def test_the_token_in_an_address_becomes_a_cookie_that_only_this_site_gets(clien
     assert client.get("/", headers={"authorization": "", "cookie": sent}).status_code == 200
 
 
+def test_the_cookie_travels_encrypted_alone_if_the_request_did(client: httpx.Client) -> None:
+    def cookie(**headers: str) -> str:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return client.get(f"/?token={TOKEN}", headers={"authorization": "", **named}).headers["set-cookie"]
+
+    assert "Secure" not in cookie()
+    assert "Secure" not in cookie(x_forwarded_proto="http")
+    assert "; Secure" in cookie(x_forwarded_proto="https")
+    assert "; Secure" in cookie(x_forwarded_proto="https, http")  # the visitor's, then that between two proxies
+
+
+def test_a_browser_signs_out_and_another_site_cannot_do_it(client: httpx.Client) -> None:
+    signed_in = client.get(f"/?token={TOKEN}", headers={"authorization": ""}).headers["set-cookie"].partition(";")[0]
+    with_cookie = {"authorization": "", "cookie": signed_in, "accept": "text/html"}
+    assert 'href="/sign-out"' in client.get("/", headers=with_cookie).text
+    assert "/sign-out" not in client.get("/").text, "a program has nothing that it could forget"
+    assert "set-cookie" not in client.get("/sign-out", headers={**with_cookie, "sec-fetch-site": "cross-site"}).headers
+    answer = client.get("/sign-out", headers={**with_cookie, "sec-fetch-site": "same-origin"})
+    assert answer.status_code == 200
+    assert "You are signed out" in answer.text
+    forgotten = answer.headers["set-cookie"]
+    assert forgotten.startswith(signed_in.partition("=")[0] + "=;")
+    assert "Max-Age=0" in forgotten
+    assert '"storage"' in answer.headers["clear-site-data"]
+
+
 def test_an_address_of_another_host_is_refused_and_a_redirect_stays_here(client: httpx.Client) -> None:
     assert client.get("/", headers={"host": "rebound.example"}).status_code == 421
     answer = client.get(f"//evil.example/?token={TOKEN}", headers={"authorization": ""})

@@ -10,14 +10,16 @@ from pathlib import Path
 
 import httpx
 import pytest
-from recorded import Recorded, recorded, records
+from recorded import APPLICATION, Recorded, recorded, records
 
 from penstock.base.clock import unix_ms
 from penstock.cli.servers.console_sources import ConnectorsOfWorker
 from penstock.connect.client import ConnectClient
+from penstock.console import web
 from penstock.console.actions import AUDIT
 from penstock.console.sources import ConnectorState
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
+from penstock.log.base import TopicPartition
 from standalone_worker import standalone_worker
 
 API = "/api/v1"
@@ -85,6 +87,61 @@ def test_topics_are_created_and_changed_after_a_look_with_a_line_in_the_log(
     said = [each.getMessage() for each in caplog.records if each.name == AUDIT]
     assert any("create a topic: done: topic made-here" in each for each in said)
     assert any("cleanup.policy: compact -> delete; retention.ms: default -> 60000" in each for each in said)
+
+
+def test_partitions_are_added_after_a_warning(
+    http: httpx.Client, data: Recorded, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, AUDIT)
+    data.log.create_topic("grows", 2)
+    data.log.commit_offsets("its-reader", {TopicPartition("grows", 0): 0})
+    address = f"{API}/topics/grows/partitions"
+    plan = http.post(f"{address}?dry_run=true", json={"partitions": 3}).json()
+    assert plan["changes"] == ["partitions: 2 -> 3"]
+    assert "Keys move" in plan["note"]
+    assert "its-reader" in plan["note"]
+    assert data.log.partitions("grows") == 2
+    for wrong in (2, 0, "3", None, True, 100_000):
+        assert http.post(address, json={"partitions": wrong}).status_code == 400
+    assert http.post(address, json={"partitions": 3}).status_code == 200
+    assert data.log.partitions("grows") == 3
+    assert any("add partitions to grows: done" in each.getMessage() for each in caplog.records)
+    internal = next(each.name for each in data.log.topics() if each.name.startswith(f"{APPLICATION}-"))
+    refused = http.post(f"{API}/topics/{internal}/partitions", json={"partitions": 50})
+    assert refused.status_code == 409
+    assert "Add partitions" not in http.get(f"/topics/{internal}/facts").text
+
+
+def test_a_topic_is_deleted_by_its_name_alone(
+    http: httpx.Client, data: Recorded, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, AUDIT)
+    data.log.create_topic("goes", 2)
+    data.log.append("goes", 1, records([(1, "k", "v")] * 3))
+    data.log.commit_offsets("reader-of-it", {TopicPartition("goes", 1): 1})
+    address = f"{API}/topics/goes/delete"
+    plan = http.post(f"{address}?dry_run=true", json={}).json()
+    assert "3 offsets in 2 partitions are lost" in plan["note"]
+    assert "reader-of-it" in plan["note"]
+    for wrong in ({}, {"confirm": "go"}, {"confirm": "GOES"}, {"confirm": True}):
+        assert http.post(address, json=wrong).status_code == 400
+    assert "goes" in {each.name for each in data.log.topics()}
+    assert http.post(address, json={"confirm": "goes"}).json()["deleted"] is True
+    assert "goes" not in {each.name for each in data.log.topics()}
+    assert http.post(address, json={"confirm": "goes"}).status_code == 404
+    assert any("delete topic goes: done: topic goes" in each.getMessage() for each in caplog.records)
+    internal = next(each.name for each in data.log.topics() if each.name.startswith(f"{APPLICATION}-"))
+    refused = http.post(f"{API}/topics/{internal}/delete", json={"confirm": internal})
+    assert refused.status_code == 409
+    assert "which runs" in refused.json()["error"]["message"]
+
+
+def test_each_table_with_a_head_can_be_sorted() -> None:
+    for page in sorted((Path(web.__file__).parent / "templates").glob("*.html")):
+        tables = re.findall(r"<table([^>]*)>\s*<thead>", page.read_text(encoding="utf-8"))
+        names = [re.search(r'id="([\w-]+)"', attributes) for attributes in tables]
+        assert None not in names, f"a table of {page.name} has no id, by which an address names it"
+        assert len({name[1] for name in names if name}) == len(names), page.name
 
 
 def test_forms_that_change_something_put_nothing_into_addresses(http: httpx.Client) -> None:

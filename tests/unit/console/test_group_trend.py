@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 from recorded import records
@@ -75,3 +76,35 @@ def test_looks_of_many_within_two_seconds_are_one(log: TopicLog) -> None:
 
 def test_an_application_has_the_trend_of_its_own_history(log: TopicLog) -> None:
     assert Looks(log).at(of=Trend(3.0, "grows")) == (500, "grows")
+
+
+def test_of_many_groups_each_look_asks_some_and_later_ones_the_others(log: TopicLog) -> None:
+    for n in range(6):
+        log.commit_offsets(f"group-{n}", {PLACE: 100 * n})
+    asked: list[str] = []
+
+    class Slow:
+        """A log that takes a second for the offsets of a group."""
+
+        def groups(self) -> list[str]:
+            return log.groups()
+
+        def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
+            asked.append(group)
+            nonlocal now
+            now += 1.0
+            return log.committed_offsets(group)
+
+    now, ends = 0.0, {PLACE: 1000}
+    watch, slow = GroupWatch(lambda: now), cast("TopicLog", Slow())
+    looks = [watch.consumers(slow, ends) for _ in range(4)]
+    assert [(look.asked, look.total) for look in looks] == [(2, 7), (4, 7), (6, 7), (7, 7)]
+    assert looks[-1].lags == {"audit": (1, 500), **{f"group-{n}": (1, 1000 - 100 * n) for n in range(6)}}
+    before = len(asked)
+    watch.consumers(slow, ends)
+    assert len(asked) == before, "they are known for ten seconds"
+    now += 10.0
+    log.commit_offsets(asked[0], {PLACE: 1000})
+    assert watch.consumers(slow, ends).lags[asked[0]] == (1, 0), "the oldest look is the first to be repeated"
+    log.delete_group("group-5")
+    assert "group-5" not in watch.consumers(slow, ends).lags

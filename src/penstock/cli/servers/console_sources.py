@@ -310,6 +310,8 @@ def _of_document(text: str, documents: Sequence[Mapping[str, Any]]) -> SqlResult
             return SqlResult(text, message=str(status.get("message", "done")))
         for name in ("executionPlan", "queryDescription"):
             if name in document:
-                return SqlResult(text, message=json.dumps(document[name], indent=2))
+                found = document[name]
+                topology = str(found.get("topology", "")) if isinstance(found, Mapping) else ""
+                return SqlResult(text, message=json.dumps(found, indent=2), topology=topology)
     empty = next((f"no {name}" for each in documents for name, value in each.items() if value == []), "done")
     return SqlResult(text, message=empty)

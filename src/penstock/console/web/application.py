@@ -29,7 +29,7 @@ from penstock.console.web.pages import PAGES
 from penstock.console.web.site import Site
 from penstock.console.web.visitors import Visitor
 from penstock.errors import PenstockError
-from penstock.serving import VISITOR
+from penstock.serving import BY_COOKIE, SIGN_OUT, VISITOR
 from penstock.serving.guard import Application, Receive, Scope, Send
 
 __all__ = ["FILTERS", "make_console"]
@@ -125,6 +125,7 @@ class Renderer:
             "permissions": visit.site.permissions,
             "version": __version__,
             "identity": visit.site.identity,
+            "sign_out": f"{self._root}{SIGN_OUT}" if visit.is_signed_in else "",
             "has_log": visit.site.log is not None,
         }
 
@@ -322,11 +323,12 @@ def make_console(site: Site, streams: int = 128) -> Application:
     def visitor_of(request: Request) -> Visitor:
         return cast("Visitor", request.scope.get(VISITOR, site.permissions.everybody))
 
-    def visit_of(path: str, parameters: Mapping[str, str], visitor: Visitor) -> tuple[Page, Visit]:
+    def visit_of(path: str, parameters: Mapping[str, str], request: Request) -> tuple[Page, Visit]:
         for form, page in PAGES:
             match = form.fullmatch(path)
             if match is not None:
-                return page, Visit(site, path, {**parameters, **match.groupdict()}, visitor)
+                known = {**parameters, **match.groupdict()}
+                return page, Visit(site, path, known, visitor_of(request), BY_COOKIE in request.scope)
         raise NotThereError(f"the console has no page {path[:100]!r}", hint="Choose one at the top of the page.")
 
     async def show(request: Request) -> Response:
@@ -335,19 +337,18 @@ def make_console(site: Site, streams: int = 128) -> Application:
             return problem(414, "the address is too long", "")
         path = "/" + request.path_params["path"]
         try:
-            page, visit = visit_of(path, parameters, visitor_of(request))
+            page, visit = visit_of(path, parameters, request)
             return HTMLResponse(await run_in_threadpool(renderer.whole, page, visit), headers=_FRESH)
         except NotThereError as error:
-            no_page = Visit(site, path, {}, visitor_of(request))
+            no_page = Visit(site, path, {}, visitor_of(request), BY_COOKIE in request.scope)
             return HTMLResponse(await run_in_threadpool(renderer.problem, no_page, error), 404, headers=_FRESH)
 
     async def live(request: Request) -> Response:
         of = request.query_params.get("of", "/")[:_MOST_CHARACTERS]
         parts = urlsplit(of)
-        visitor = visitor_of(request)
-        page, visit = visit_of(parts.path, dict(parse_qsl(parts.query, keep_blank_values=True)), visitor)
+        page, visit = visit_of(parts.path, dict(parse_qsl(parts.query, keep_blank_values=True)), request)
         seen = request.headers.get("last-event-id", request.query_params.get("seen", ""))
-        stream = channels.open(f"{visitor.role} {of}", page, visit, seen)
+        stream = channels.open(f"{visit.visitor.role} {of}", page, visit, seen)
         return StreamingResponse(stream, media_type="text/event-stream", headers={**_FRESH, "x-accel-buffering": "no"})
 
     routes = [

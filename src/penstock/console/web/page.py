@@ -32,12 +32,14 @@ class Visit:
         path: The page's path, without the prefix of the console.
         parameters: The parameters of the address.
         visitor: Who looks.
+        is_signed_in: Whether the browser keeps their token, and so can forget it.
     """
 
     site: Site
     path: str
     parameters: Mapping[str, str]
     visitor: Visitor = field(default_factory=Visitor)
+    is_signed_in: bool = False
 
     @property
     def operates(self) -> bool:

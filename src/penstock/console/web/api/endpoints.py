@@ -79,6 +79,8 @@ _CHANGES: tuple[tuple[str, str, Role, Change], ...] = (
     ("/connectors/{name:path}/config", "change connector {name}", Role.ADMIN, writes.configure_connector),
     ("/connectors", "create a connector", Role.ADMIN, writes.create_connector),
     ("/topics/{name}/config", "change topic {name}", Role.ADMIN, writes.alter_topic),
+    ("/topics/{name}/partitions", "add partitions to {name}", Role.ADMIN, writes.add_partitions),
+    ("/topics/{name}/delete", "delete topic {name}", Role.ADMIN, writes.delete_topic),
     ("/topics", "create a topic", Role.ADMIN, writes.create_topic),
     ("/schemas/delete", "delete a schema", Role.ADMIN, parts.delete),
     ("/schemas/compatibility", "change the compatibility of a subject", Role.ADMIN, parts.set_compatibility),

@@ -19,6 +19,7 @@ from penstock.console.web.page import NotThereError, Visit, whole
 from penstock.console.web.visitors import Role
 from penstock.errors import ConfigError, PenstockError
 from penstock.serde.plain import plain
+from penstock.topology.description import graph_in_text
 
 __all__ = [
     "complete",
@@ -182,4 +183,5 @@ def _document(result: SqlResult) -> dict[str, Any]:
         "rows": rows,
         "message": result.message,
         "is_cut": result.is_cut or len(rows) < len(result.rows),
+        "graph": graph_in_text(result.topology) if result.topology else None,
     }

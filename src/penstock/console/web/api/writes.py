@@ -10,20 +10,23 @@ from penstock.base.escapes import one_line
 from penstock.base.json_depth import depth_of
 from penstock.console import actions
 from penstock.console.web.page import NotThereError, Visit
-from penstock.console.web.pages.log_pages import log_of
+from penstock.console.web.pages.log_pages import log_of, owner_of
 from penstock.console.web.visitors import Role
 from penstock.errors import ConfigError, InvalidStateError, PenstockError
 
 if TYPE_CHECKING:
     from penstock.console.sources import Connectors
+    from penstock.log.base import TopicInfo
 
 __all__ = [
+    "add_partitions",
     "alter_topic",
     "body_of",
     "changed",
     "configure_connector",
     "create_connector",
     "create_topic",
+    "delete_topic",
     "pause_connector",
     "produce",
     "require",
@@ -35,6 +38,7 @@ __all__ = [
 
 _DEEPEST = 100
 _MOST_PARTITIONS = 10_000
+_MOST_NAMED = 10  # groups
 _MOST_SAID = 1_000  # characters of a line of the log
 
 
@@ -161,8 +165,7 @@ def create_topic(visit: Visit, body: Mapping[str, Any]) -> Any:
     name, partitions = str(body.get("topic", "")).strip(), body.get("partitions", 1)
     if not name:
         raise ConfigError("the topic has no name", hint="Send topic.")
-    if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 < partitions <= _MOST_PARTITIONS:
-        raise ConfigError(f"partitions is {partitions!r}", hint=f"It is a whole number from 1 to {_MOST_PARTITIONS:,}.")
+    partitions = _partitions(partitions, 1)
     log = log_of(visit)
     if name in {each.name for each in log.topics()}:
         raise InvalidStateError(f"the log has a topic {name[:100]!r} already", hint="Choose another name.")
@@ -173,9 +176,7 @@ def create_topic(visit: Visit, body: Mapping[str, Any]) -> Any:
 def alter_topic(visit: Visit, body: Mapping[str, Any]) -> Any:
     """Change settings of a topic: lines of ``name=value``, without a value for the default; ``dry_run=true`` plans."""
     log, name = log_of(visit), visit.get("name")
-    if name not in {each.name for each in log.topics()}:
-        raise NotThereError(f"the log has no topic {name[:100]!r}", hint="The page of topics lists them.")
-    before, wanted = log.topic(name).config, _settings(body.get("settings"))
+    before, wanted = _topic(visit).config, _settings(body.get("settings"))
     changes = [
         f"{key}: {before.get(key, 'default')} -> {value or 'default'}"
         for key, value in wanted.items()
@@ -184,6 +185,78 @@ def alter_topic(visit: Visit, body: Mapping[str, Any]) -> Any:
     if not _is_plan(visit) and changes:
         log.alter_config(name, {key: value or None for key, value in wanted.items()})
     return {"topic": name, "changes": changes, "note": "\n".join(changes) or "Nothing changes.", "moves": []}
+
+
+def add_partitions(visit: Visit, body: Mapping[str, Any]) -> Any:
+    """Add partitions to a topic, up to ``partitions`` in all; ``dry_run=true`` says what that means."""
+    topic = _topic(visit)
+    total = _partitions(body.get("partitions"), topic.partitions + 1)
+    changes = [f"partitions: {topic.partitions} -> {total}"]
+    readers, owner = _readers(visit, topic.name)
+    note = [
+        *changes,
+        "Keys move: records of a key that come from now on may go to another partition than those that are there.",
+        "A topic never gets fewer partitions again.",
+        *([f"Groups with offsets of it: {readers}."] if readers else []),
+        *([f"It is internal to {owner}, which would not start with another number of partitions."] if owner else []),
+    ]
+    if not _is_plan(visit):
+        if owner:
+            raise InvalidStateError(
+                f"{topic.name} is internal to {owner}", hint="The application makes it, with a partition for each task."
+            )
+        log_of(visit).create_partitions(topic.name, total)
+    return {"topic": topic.name, "changes": changes, "note": "\n".join(note), "moves": []}
+
+
+def delete_topic(visit: Visit, body: Mapping[str, Any]) -> Any:
+    """Delete a topic with its records; ``confirm`` is its name again. ``dry_run=true`` says what would be lost."""
+    topic, log = _topic(visit), log_of(visit)
+    firsts, ends = log.beginning_offsets([topic.name]), log.end_offsets([topic.name])
+    count = sum(end - firsts[tp] for tp, end in ends.items())
+    readers, owner = _readers(visit, topic.name)
+    changes = [f"partitions: {topic.partitions} -> 0", f"offsets: {count:,} -> 0"]
+    if _is_plan(visit):
+        among = f"{topic.partitions} partition{'s' if topic.partitions != 1 else ''}"
+        note = [
+            f"Its {count:,} offsets in {among} are lost for ever.",
+            *([f"Groups with offsets of it: {readers}."] if readers else []),
+            *([f"It is internal to {owner}, which loses what is in it."] if owner else []),
+        ]
+        return {"topic": topic.name, "changes": changes, "note": "\n".join(note), "moves": []}
+    if body.get("confirm") != topic.name:
+        raise ConfigError("confirm is not the name of the topic", hint="Send the name again, to be sure.")
+    if owner and visit.site.applications.get(owner).picture().is_running:
+        raise InvalidStateError(
+            f"{topic.name} is internal to {owner}, which runs", hint="Stop it; penstock app reset deletes its topics."
+        )
+    log.delete_topic(topic.name)
+    return {"topic": topic.name, "changes": changes, "deleted": True}
+
+
+def _topic(visit: Visit) -> TopicInfo:
+    log, name = log_of(visit), visit.get("name")
+    if name not in {each.name for each in log.topics()}:
+        raise NotThereError(f"the log has no topic {name[:100]!r}", hint="The page of topics lists them.")
+    return log.topic(name)
+
+
+def _readers(visit: Visit, topic: str) -> tuple[str, str]:
+    """Return the groups that have offsets of a topic, as text, and the application that it is internal to."""
+    log = log_of(visit)
+    found = visit.site.groups.consumers(log, log.end_offsets([topic]))
+    names = sorted(found.lags)[:_MOST_NAMED]
+    more = [f"and {len(found.lags) - len(names)} more"] if len(found.lags) > len(names) else []
+    unasked = [f"({found.total - found.asked} groups were not asked)"] if found.asked < found.total else []
+    return one_line(", ".join([*names, *more, *unasked])), owner_of(topic, visit.site.applications.names())
+
+
+def _partitions(value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST_PARTITIONS:
+        raise ConfigError(
+            f"partitions is {value!r}", hint=f"It is a whole number from {least:,} to {_MOST_PARTITIONS:,}."
+        )
+    return value
 
 
 def _settings(text: Any) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ __all__ = [
     "log_of",
     "message",
     "message_query",
+    "owner_of",
     "place_of",
     "start_of",
     "topic",
@@ -39,7 +40,6 @@ __all__ = [
 ]
 
 _MOST_TOPICS = 2_000
-_MOST_CONSUMERS = 1_000  # groups that are asked for the offsets of a topic
 _RATE_S = 60
 
 
@@ -74,12 +74,17 @@ def topics(visit: Visit) -> Mapping[str, Any]:
             "partitions": each.partitions,
             "records": records[each.name],
             "policy": each.config.get("cleanup.policy", "delete"),
-            "owner": max((name for name in owners if each.name.startswith(f"{name}-")), key=len, default=""),
+            "owner": owner_of(each.name, owners),
         }
         for each in infos
     ]
     shown = [row for row in rows if visit.get("internal") not in ("no", "false") or not row["owner"]]
     return {"rows": shown, "total": len(all_topics), "internal": sum(1 for row in rows if row["owner"])}
+
+
+def owner_of(topic: str, applications: Sequence[str]) -> str:
+    """Return the application that a topic is internal to; empty if it is none's."""
+    return max((name for name in applications if topic.startswith(f"{name}-")), key=len, default="")
 
 
 def start_of(kind: str, value: str) -> str:
@@ -215,18 +220,16 @@ def topic_facts(visit: Visit) -> Mapping[str, Any]:
         }
         for tp, end in sorted(ends.items())
     ]
-    consumers = []
-    for group in log.groups()[:_MOST_CONSUMERS]:
-        committed = {tp: offset for tp, offset in log.committed_offsets(group).items() if tp in ends}
-        if committed:
-            lag = sum(max(0, ends[tp] - offset) for tp, offset in committed.items())
-            consumers.append({"group": group, "partitions": len(committed), "lag": lag})
+    found_groups = visit.site.groups.consumers(log, ends)
+    consumers = [{"group": group, "partitions": count, "lag": lag} for group, (count, lag) in found_groups.lags.items()]
     return {
         "info": log.topic(name),
         "partitions": partitions,
         "bytes": sum(sizes.values()) if len(sizes) == len(ends) else None,
         "rate": sum(each["rate"] for each in partitions),
         "consumers": sorted(consumers, key=lambda each: -each["lag"]),
+        "asked": (found_groups.asked, found_groups.total),
+        "owner": owner_of(name, visit.site.applications.names()),
     }
 
 

@@ -236,7 +236,7 @@ const page = document.body.dataset.page;
 const own = page === "sql" && !document.getElementById("sql") ? undefined : MODULES[page]; // without a server of SQL
 if (own) {
   const module = await import(own);
-  module.begin?.({ times, setFrozen });
+  module.begin?.({ times, setFrozen, sortTables });
   updated = () => { module.update(); refilter(); };
   module.update();
 } else updated = () => refilter();

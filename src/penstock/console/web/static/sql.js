@@ -12,6 +12,8 @@ let chosen = -1;
 let asked = 0;
 let loading = null;
 
+let sortTables = () => {};
+export function begin(shared) { sortTables = shared.sortTables; }
 export function update() {}
 
 async function read(path, options) {
@@ -147,7 +149,8 @@ async function run() {
     const found = writes
       ? await read("/sql", { method: "POST", headers: { "content-type": "application/json", "X-Penstock": "1" }, body: JSON.stringify({ sql: text }) })
       : await read(`/sql?sql=${encodeURIComponent(text)}`);
-    for (const each of found.results) results.append(result(each));
+    for (const each of found.results) results.append(result(each, results.childElementCount));
+    sortTables();
     state.textContent = `done in ${((performance.now() - began) / 1000).toFixed(1)} s`;
   } catch (error) {
     state.textContent = "";
@@ -156,20 +159,70 @@ async function run() {
   }
 }
 
+// Queries that run have a button that shows what they run.
+function cell(each, n, value) {
+  const names = each.columns.map((column) => column.name.toLowerCase());
+  if (typeof value !== "string" || names[n] !== "id" || !names.includes("querytype") || !/^\w+$/.test(value)) return [text(value)];
+  const button = element("button", { type: "button", title: "Show what it runs" }, value);
+  button.addEventListener("click", () => { field.value = `EXPLAIN ${value};`; run(); });
+  return [button];
+}
+
 function text(value) {
   if (value === null || value === undefined) return "null";
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-function result(each) {
+// What a query runs: the same boxes as on the page of the topology, without figures.
+const SVG = "http://www.w3.org/2000/svg";
+function drawn(name, attributes, ...children) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children.map((each) => (typeof each === "string" ? visible(each) : each)));
+  return made;
+}
+
+function graph(found) {
+  const figure = element("figure", { class: "graph", tabindex: "0", role: "region", "aria-label": "Graph of the query" }, element("p", { class: "waits" }, "The graph is being laid out."));
+  const short = (name) => (name.length > 34 ? `${name.slice(0, 12)}…${name.slice(-21)}` : name);
+  const boxes = found.boxes.map((each) => ({ id: each.id, width: Math.max(110, short(each.name).length * 6.9 + 26), height: 38 }));
+  const worker = new Worker(`${root}/static/layout.js`);
+  worker.onerror = () => { figure.textContent = "The graph could not be laid out; the text below has the same."; };
+  worker.onmessage = ({ data }) => {
+    worker.terminate();
+    const touches = new Set(found.touches.map((pair) => pair.join("\n")));
+    const byId = new Map(found.boxes.map((each) => [each.id, each]));
+    const marker = drawn("marker", { id: "head", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" }, drawn("path", { d: "M0 0L8 4L0 8z" }));
+    const lines = data.edges.map((edge) => {
+      const isTouch = touches.has(`${edge.from}\n${edge.to}`);
+      return drawn("path", { class: isTouch ? "touch" : "arrow", d: edge.points.map((p, n) => `${n ? "L" : "M"}${p.x.toFixed(1)} ${p.y.toFixed(1)}`).join(""), ...(isTouch ? {} : { "marker-end": "url(#head)" }) });
+    });
+    const places = data.boxes.map((place) => {
+      const each = byId.get(place.id);
+      return drawn("g", { class: `box ${each.kind}`, transform: `translate(${(place.x - place.width / 2).toFixed(1)} ${(place.y - place.height / 2).toFixed(1)})` },
+        drawn("title", {}, each.name), drawn("rect", { width: place.width, height: place.height, rx: each.kind === "topic" ? 18 : each.kind === "store" ? 10 : 5 }),
+        drawn("text", { x: place.width / 2, y: 17 }, short(each.name)), drawn("text", { class: "more", x: place.width / 2, y: 30 }, (each.operation || each.kind).toLowerCase()));
+    });
+    const said = found.boxes.filter((each) => each.kind === "node").map((each) => each.name).join(", then ");
+    figure.replaceChildren(drawn("svg", { role: "img", "aria-label": said.slice(0, 2000), width: data.width + 16, height: data.height + 16, viewBox: `-8 -8 ${data.width + 16} ${data.height + 16}` }, drawn("defs", {}, marker), ...lines, ...places));
+  };
+  worker.postMessage({ boxes, arrows: [...found.arrows, ...found.touches], rankdir: results.clientWidth < 640 ? "TB" : "LR" });
+  return figure;
+}
+
+function result(each, number) {
   const panel = element("section", { class: "panel" }, element("h2", { class: "mono" }, each.statement));
+  if (each.graph?.boxes.length) {
+    panel.append(graph(each.graph), element("details", {}, element("summary", { class: "dim" }, "All that the server says"), element("pre", { class: "scroll", tabindex: "0" }, each.message)));
+    return panel;
+  }
   if (each.message) panel.append(element("pre", { class: "scroll", tabindex: "0" }, each.message));
   if (!each.columns.length) return panel;
   const numbers = each.columns.map((_, n) => n).filter((n) => each.rows.length > 1 && each.rows.every((row) => typeof row[n] === "number" || row[n] === null));
-  const table = element("table", {}, element("thead", {}, element("tr", {},
+  const table = element("table", { id: `rows-${number}` }, element("thead", {}, element("tr", {},
     ...each.columns.map((column, n) => element("th", numbers.includes(n) ? { class: "number" } : {}, column.name)))));
   const body = element("tbody");
-  for (const row of each.rows) body.append(element("tr", {}, ...row.map((value, n) => element("td", { class: numbers.includes(n) ? "number" : "mono value" }, text(value)))));
+  for (const row of each.rows) body.append(element("tr", {}, ...row.map((value, n) => element("td", { class: numbers.includes(n) ? "number" : "mono value" }, ...cell(each, n, value)))));
   table.append(body);
   const said = `${each.rows.length.toLocaleString()} row${each.rows.length === 1 ? "" : "s"}${each.is_cut ? ": the first ones; the query was ended" : ""}`;
   panel.append(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Rows" }, table), element("p", { class: "dim" }, said));

@@ -44,7 +44,22 @@ function rows(moves) {
   return table;
 }
 
-function agreed(title, details) {
+// With a name to be typed, yes is possible only when it is there.
+function agreed(title, details, name) {
+  const yes = dialog.querySelector("button[value=yes]");
+  yes.disabled = Boolean(name);
+  if (name) {
+    const field = Object.assign(document.createElement("input"), { className: "mono", autocomplete: "off", spellcheck: false });
+    field.addEventListener("input", () => { yes.disabled = field.value !== name; });
+    field.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter") return;
+      event.preventDefault();
+      if (!yes.disabled) yes.click();
+    });
+    const label = document.createElement("label");
+    label.append(`Type ${visible(name)} to confirm`, field);
+    details = [...details, label];
+  }
   dialog.querySelector("h2").textContent = visible(title);
   dialog.querySelector(".details").replaceChildren(...details);
   dialog.returnValue = "";
@@ -73,9 +88,11 @@ document.addEventListener("submit", async (event) => {
       if (plan.moves.length) details.push(rows(plan.moves));
       if (plan.note) details.push(Object.assign(document.createElement("p"), { textContent: visible(plan.note), className: "plan" }));
     }
-    if (!(await agreed(form.dataset.confirm, details))) { say(form, "Nothing was changed."); return; }
-    await send(form.dataset.write, body);
+    const name = form.dataset.typed;
+    if (!(await agreed(form.dataset.confirm, details, name))) { say(form, "Nothing was changed."); return; }
+    await send(form.dataset.write, name ? { ...body, confirm: name } : body);
     say(form, form.dataset.done);
+    if (form.dataset.then) location.assign(form.dataset.then);
   } catch (error) {
     say(form, error.message, true);
   } finally {
