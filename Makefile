@@ -11,7 +11,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test beside test-all lint types architecture unit bench compare nexmark shufflebench theodolite bench-rtm soak judges fuzz docs docs-check clean setup java soak-connect image-requirements dist release
+.PHONY: help demo test beside compiled test-all lint types architecture unit bench compare nexmark shufflebench theodolite bench-rtm soak judges fuzz docs docs-check clean setup java soak-connect image-requirements dist release
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,7 +31,7 @@ demo: $(READY) java  ## the access-log job for about a minute; FOLLOW=1 goes on,
 	  $(if $(KAFKA),$(if $(findstring :,$(KAFKA)),--bootstrap-servers $(KAFKA),--kafka))
 
 test: $(READY) java  ## lint, types, architecture, the site, and all tests (docstrings' too)
-	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory -j 2 lint compiled
 	@$(MAKE) --no-print-directory -j 2 unit beside
 
 # With the lowest priority: it fills the time in which tests wait.
@@ -48,12 +48,14 @@ architecture: $(READY)  ## the rules of the tree: import order, file length, __a
 types: $(READY)  ## mypy, strict
 	$(BIN)/mypy
 
-# Four processes keep two cores busy, as three of them often wait for Spark or a broker (tests/conftest.py has the order). The
-# many that tests start need not compile the package, each for itself, where the environment keeps Python from writing what it
-# has compiled.
-unit: $(READY)  ## the tests alone, by four processes; ARGS="-k name -x -n 0" goes to pytest (-n 0: in this process)
+# The many processes that tests start need not compile the package, each for itself, where the environment keeps Python from
+# writing what it has compiled.
+compiled: $(READY)
 	@$(BIN)/python -m compileall -q -j 2 src tests
 	@$(BIN)/python tools/compile_tests.py 2
+
+# Four processes keep two cores busy, as three of them often wait for Spark or a broker (tests/conftest.py has the order).
+unit: compiled  ## the tests alone, by four processes; ARGS="-k name -x -n 0" goes to pytest (-n 0: in this process)
 	$(BIN)/pytest -n 4 --reruns 1 --doctest-modules src tests $(ARGS)
 
 test-all: test  ## and the whole sets of which `make test` takes samples: recorded cases in random batches, malformed bytes

@@ -9,7 +9,7 @@ from typing import TypeVar
 __all__ = ["eventually"]
 
 T = TypeVar("T")
-_PAUSE_S = 0.05
+_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.3
 
 
 def eventually(
@@ -32,7 +32,8 @@ def eventually(
     """
     deadline = time.monotonic() + within_s
     while True:
-        is_late = time.monotonic() > deadline
+        looks = time.monotonic()
+        is_late = looks > deadline
         try:
             if found := condition():
                 return found
@@ -40,4 +41,5 @@ def eventually(
             if is_late:
                 raise
         assert not is_late, f"not within {within_s} s: {facts()}"
-        time.sleep(_PAUSE_S)
+        # What costs much, as reading a topic, is asked less often: the processors are for what is waited for.
+        time.sleep(min(max(_PAUSE_S, 3 * (time.monotonic() - looks)), _LONGEST_PAUSE_S))
