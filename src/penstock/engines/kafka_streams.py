@@ -169,7 +169,7 @@ class KafkaStreams:
             users_spark_settings(self.config),
             self._session,
             rows_in_jvm=bool(self.topology.dataframes),
-            uses_sql=plans_queries(self.config["processing.mode"]),
+            uses_sql=plans_queries(self.config),
         )
 
     def _handle(self) -> ApplicationHandle:

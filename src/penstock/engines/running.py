@@ -131,7 +131,7 @@ class Run:
         rows_in_jvm = bool(self.topology.dataframes)
         self.spark = spark_for(
             self.engine.spark_settings, self.config["application.id"], self.places.journal or self.places.checkpoint,
-            session=self._session, rows_in_jvm=rows_in_jvm, uses_sql=plans_queries(self.engine.mode),
+            session=self._session, rows_in_jvm=rows_in_jvm, uses_sql=plans_queries(self.config),
             spare=self.engine.spare_slots,
         )  # fmt: skip
 
@@ -360,7 +360,7 @@ class Run:
         self.note_tasks_ran()
         if not self._has_run:
             self._has_run = True
-            make_in_background(with_sql=plans_queries(self.engine.mode) or bool(self.topology.dataframes))
+            make_in_background(with_sql=plans_queries(self.config) or bool(self.topology.dataframes))
         return True
 
     def note_tasks_ran(self) -> None:

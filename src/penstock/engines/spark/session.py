@@ -313,13 +313,9 @@ def spark_for(
         return SparkApplication(context, of_session, is_new=True)
 
 
-def plans_queries(mode: str) -> bool:
-    """Return whether Spark plans an engine's work as queries of Spark SQL, not as a plain job.
-
-    Args:
-        mode: The ``processing.mode`` of the engine.
-    """
-    return mode == "micro_batch"
+def plans_queries(config: StreamsConfig) -> bool:
+    """Return whether Spark plans an application's work as queries of Spark SQL, not as a plain job."""
+    return bool(config["processing.mode"] == "micro_batch")
 
 
 def launch_ahead(
