@@ -12,7 +12,7 @@ from penstock.errors import ConfigError, EnvironmentProblemError
 __all__ = ["check_noted", "package_folder", "parse_coordinates"]
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
-_COORDINATES = 3
+_COORDINATE_PARTS = 3
 _NOTED = "downloaded.sha256"
 
 
@@ -27,7 +27,7 @@ def parse_coordinates(text: str) -> Coordinates:
         ('org.apache.kafka', 'connect-file', '4.3.1')
     """
     parts = tuple(text.strip().split(":"))
-    if len(parts) != _COORDINATES or not all(_PART.fullmatch(part) for part in parts):
+    if len(parts) != _COORDINATE_PARTS or not all(_PART.fullmatch(part) for part in parts):
         raise ConfigError(
             f"{text!r} is not a Maven coordinate", hint="group:artifact:version, as org.apache.kafka:connect-file:4.3.1"
         )
