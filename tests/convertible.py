@@ -38,8 +38,7 @@ from penstock.log.groups.gone_back import MARK
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
 from penstock.serde import Serdes
-from penstock.state.checkpoint import remove_checkpoint
-from penstock.state.documents import write_document
+from penstock.state.checkpoint import remove_checkpoint, write_document
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.plan.stored import StoredPlan
 from threads import settle

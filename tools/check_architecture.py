@@ -91,7 +91,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "engines": (
         "offsets",
         "spark",
-        "dataframes",
         "application",
         "threads",
         "micro_batches",

@@ -29,7 +29,7 @@ from connect_debezium import (
     parse,
 )
 from penstock.base.jars import fetch_jars, java_command
-from penstock.tools.broker.packages import check_noted
+from penstock.tools.broker.java_worker import check_noted
 from postgres_server import PostgresServer
 from random_changes import random_scenario
 

@@ -26,8 +26,7 @@ from connect_rest import HEADERS, Scenario, send, send_together
 from penstock.base.jars import java_command
 from penstock.log import open_log
 from penstock.tools.broker.broker_settings import BrokerSettings, free_port
-from penstock.tools.broker.java_worker import worker_jars
-from penstock.tools.broker.packages import package_folder
+from penstock.tools.broker.java_worker import package_folder, worker_jars
 from penstock.tools.broker.process import Broker, guard
 from random_requests import DISTRIBUTED, SCENARIOS, STANDALONE, random_scenario
 

@@ -16,7 +16,7 @@ from penstock.cli.main import app
 from penstock.errors import ConfigError
 from penstock.log import open_log
 from penstock.tools.broker.broker_settings import free_port
-from penstock.tools.broker.packages import parse_coordinates
+from penstock.tools.broker.java_worker import parse_coordinates
 
 COMMAND = [sys.executable, "-c", "from penstock.cli.main import main; main()", "connect", "java"]
 FILE = "org.apache.kafka:connect-file:4.3.1"

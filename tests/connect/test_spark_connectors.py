@@ -11,8 +11,7 @@ import pytest
 from pyarrow import dataset, parquet
 
 from eventually import eventually
-from penstock.connect.connectors.spark import SparkSinkConnector, SparkSourceConnector
-from penstock.connect.connectors.spark.source import schema_of, value_of
+from penstock.connect.connectors.spark import SparkSinkConnector, SparkSourceConnector, schema_of, value_of
 from penstock.connect.data import Moment
 from penstock.connect.testing import ConnectTestDriver, Step
 from penstock.errors import ConnectError

@@ -13,9 +13,9 @@ import pytest
 
 from penstock.engines.application.locations import Locations
 from penstock.engines.committed.state import CommitLog
-from penstock.engines.dataframes.into_topic import spark_location
+from penstock.engines.dataframes import spark_location
 from penstock.errors import EnvironmentProblemError
-from penstock.state.documents import list_documents
+from penstock.state.checkpoint import list_documents
 from penstock.state.segments.object_storage import check_object_store
 from s3_server import s3_server
 

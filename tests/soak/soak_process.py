@@ -15,7 +15,7 @@ from typing import Self
 
 import psutil
 
-from penstock.state.documents import list_documents
+from penstock.state.checkpoint import list_documents
 from soak_app import APPLICATION, CONTINUOUS
 from soak_cluster import SparkCluster
 from soak_places import Place

@@ -16,7 +16,7 @@ from penstock.errors import ConfigError, InvalidStateError, LogError
 from penstock.log.formats import format_of
 from penstock.log.groups.admin import GroupAdmin
 from penstock.log.groups.resets import Target
-from penstock.state.documents import read_document, write_document
+from penstock.state.checkpoint import read_document, write_document
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog

@@ -18,7 +18,7 @@ from penstock.engines.application.locations import Locations
 from penstock.errors import ConfigError, PenstockError
 from penstock.log.leases import is_fresh
 from penstock.query.http.service import QueryService
-from penstock.state.documents import read_document
+from penstock.state.checkpoint import read_document
 from penstock.topology.plan.internal_topics import numbers_topic
 
 if TYPE_CHECKING:

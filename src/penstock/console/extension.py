@@ -14,7 +14,7 @@ from penstock.console.recorder import Recorder
 from penstock.console.topology_drawing import watched
 from penstock.engines.extensions import ApplicationExtension, ApplicationHandle
 from penstock.errors import EnvironmentProblemError
-from penstock.state.documents import local_directory
+from penstock.state.checkpoint import local_directory
 
 if TYPE_CHECKING:
     from penstock.console.web.server import EmbeddedConsole

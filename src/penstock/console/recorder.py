@@ -29,7 +29,7 @@ from penstock.log.processes import may_run
 from penstock.metrics import BatchHistory, BatchRecord
 from penstock.metrics.task_counts import OTHER_REASONS
 from penstock.runtime.global_stores import GLOBAL_TASK
-from penstock.state.documents import document_time_ms, local_directory, read_document, replace_document
+from penstock.state.checkpoint import document_time_ms, local_directory, read_document, replace_document
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

@@ -277,7 +277,7 @@ class KafkaStreams:
         run = self._run
         if run is None or run.spark is None or run.log is None:
             raise InvalidStateError("the application has not started Spark yet", hint="Call start() first.")
-        from penstock.engines.dataframes.from_topics import topic_frame
+        from penstock.engines.dataframes import topic_frame
 
         run.warn_of_taken_cores()
         return topic_frame(run.spark.users_session, run.log, topic, key_serde, value_serde)

@@ -24,7 +24,7 @@ from penstock.errors import ConfigError, PenstockError
 from penstock.log.partitioner import partition_for
 from penstock.query.placement import TaskPlaces
 from penstock.query.source import GLOBAL, CommittedStores, StoreInfo
-from penstock.state.documents import delete_document, list_documents, read_document, write_document
+from penstock.state.checkpoint import delete_document, list_documents, read_document, write_document
 
 __all__ = ["HostInfo", "Instance", "Instances", "KeyQueryMetadata", "Registration", "StreamsMetadata", "key_metadata"]
 

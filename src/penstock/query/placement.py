@@ -17,7 +17,7 @@ from penstock.base.clock import unix_ms
 from penstock.base.java_names import with_java_names
 from penstock.base.log_lines import own_logger
 from penstock.errors import PenstockError
-from penstock.state.documents import delete_document, read_document, write_document
+from penstock.state.checkpoint import delete_document, read_document, write_document
 
 __all__ = ["LagInfo", "PlacementNote", "Placements", "Standby", "TaskPlaces"]
 

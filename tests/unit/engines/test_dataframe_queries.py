@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.engines.dataframes.into_topic import DataFrameQuery, dataframe_queries, spark_location
+from penstock.engines.dataframes import DataFrameQuery, dataframe_queries, spark_location
 from penstock.engines.threads.hosting.crashes import is_passing
 from penstock.errors import CheckpointMismatchError, FencedError, LogUnavailableError, PenstockError, UnknownTopicError
 from penstock.log.base import Lease, TopicLog
 from penstock.log.open import open_log
 from penstock.serde.primitives import StringSerde
-from penstock.state.documents import write_document
+from penstock.state.checkpoint import write_document
 from penstock.topology.dataframe_source import DataFrameSource
 from penstock.topology.topology import Topology
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.engines.micro_batches.object_store import CheckpointCopy
 from penstock.errors import FencedError
-from penstock.state.documents import list_documents, read_document
+from penstock.state.checkpoint import list_documents, read_document
 
 _names = itertools.count()
 

@@ -13,7 +13,7 @@ from penstock.engines.application.planning import plan_for
 from penstock.engines.application.stored_plans import resumable_plan
 from penstock.errors import CheckpointMismatchError, ConfigError
 from penstock.log.open import open_log
-from penstock.state.documents import write_document
+from penstock.state.checkpoint import write_document
 
 
 def config(url, **more):

@@ -20,7 +20,7 @@ from penstock.engines.micro_batches.recovery.rebuild import rebuilder_for
 from penstock.engines.micro_batches.worker import open_tasks
 from penstock.errors import CheckpointMismatchError, FencedError, MissingSegmentError
 from penstock.log.open import open_log
-from penstock.state.documents import write_document
+from penstock.state.checkpoint import write_document
 from penstock.topology.plan.internal_topics import numbers_topic
 
 TOPICS = ["words", "names", "word-counts", "name-counts", "both", "words-again"]

@@ -29,7 +29,7 @@ from penstock.errors import (
 )
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
-from penstock.state.documents import write_document
+from penstock.state.checkpoint import write_document
 
 START = 1_790_000_000_000
 A, B = TopicPartition("in", 0), TopicPartition("in", 1)

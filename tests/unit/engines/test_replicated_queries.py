@@ -23,7 +23,7 @@ from penstock.log.open import open_log
 from penstock.query import StoreQueryParameters
 from penstock.query.http.service import QueryService
 from penstock.query.stores import open_store
-from penstock.state.documents import write_document
+from penstock.state.checkpoint import write_document
 from threads import append, run_to_end, thread_app
 
 MODULE = """

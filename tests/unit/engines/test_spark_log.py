@@ -15,7 +15,7 @@ from penstock.engines.spark.spark_log import (
     sync_offsets,
 )
 from penstock.log.base import TopicPartition
-from penstock.state.documents import write_document
+from penstock.state.checkpoint import write_document
 
 A, B, TABLE = TopicPartition("in", 0), TopicPartition("in", 1), TopicPartition("names", 0)
 

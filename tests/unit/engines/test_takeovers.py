@@ -23,7 +23,7 @@ from penstock.engines.micro_batches.worker.task_batch import TaskBatch
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.errors import CheckpointMismatchError
 from penstock.log.base import TopicPartition
-from penstock.state.documents import write_document
+from penstock.state.checkpoint import write_document
 from penstock.topology.plan.plan import TaskRun
 
 LOGGED = "app-counts-changelog"

@@ -15,7 +15,7 @@ from penstock.engines.offsets.offsets import SourceOffset
 from penstock.log.base import TopicPartition
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
-from penstock.state.documents import write_document
+from penstock.state.checkpoint import write_document
 
 
 def commit(job: Any, log: EmbeddedLog, batch: int, topic: str = "words") -> None:

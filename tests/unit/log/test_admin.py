@@ -18,8 +18,7 @@ from penstock.log.base import TopicPartition
 from penstock.log.groups.admin import GroupAdmin
 from penstock.log.groups.resets import Target, choose, places_of, read_offsets_file
 from penstock.log.open import open_log
-from penstock.state.checkpoint import mark_removed, read_plan
-from penstock.state.documents import write_document
+from penstock.state.checkpoint import mark_removed, read_plan, write_document
 from penstock.state.lmdb_replicas.lmdb_replica import replica_place
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

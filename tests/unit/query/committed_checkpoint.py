@@ -9,7 +9,7 @@ from penstock.engines.committed.state import CommittedState, QueriedStores
 from penstock.engines.committed.tasks import ReplicaFolders
 from penstock.serde import Serdes
 from penstock.serde.windowed import Window, Windowed
-from penstock.state.documents import write_document
+from penstock.state.checkpoint import write_document
 from penstock.state.snapshots import SnapshotPolicy
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore

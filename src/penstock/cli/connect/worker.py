@@ -182,8 +182,7 @@ def java(
 
     It needs Java 17 and a Kafka cluster. Its REST interface is at port 8083 unless the settings say otherwise.
     """
-    from penstock.tools.broker.java_worker import JavaWorker
-    from penstock.tools.broker.packages import parse_coordinates
+    from penstock.tools.broker.java_worker import JavaWorker, parse_coordinates
 
     own_settings = given_settings(properties, settings)
     worker_settings = {**_COMMON, **(_JAVA_STANDALONE if connectors else _JAVA_DISTRIBUTED), **own_settings}

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
 from penstock.errors import CheckpointMismatchError, OffsetOutOfRangeError
-from penstock.state.documents import read_document, write_document
+from penstock.state.checkpoint import read_document, write_document
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
 
-__all__ = ["recreated_error", "recreated_topics", "check_log_identity"]
+__all__ = ["check_log_identity", "recreated_error", "recreated_topics"]
 
 _log = own_logger(__name__)
 _NAME = "log.json"

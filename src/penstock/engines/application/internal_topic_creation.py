@@ -19,7 +19,7 @@ from penstock.log.leases import refuse_newer
 from penstock.log.streams_groups.offset_metadata import OffsetMetadata
 from penstock.log.thread_clients import CHANGELOG_WRITER, Writer
 from penstock.serde.auto import AutoSerde
-from penstock.state.documents import read_document, write_document
+from penstock.state.checkpoint import read_document, write_document
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.plan.internal_topics import changelog_topic, numbers_topic
 

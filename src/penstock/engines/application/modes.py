@@ -14,8 +14,7 @@ from penstock.engines.application.application_note import read_application
 from penstock.engines.application.locations import Locations
 from penstock.errors import CheckpointMismatchError
 from penstock.log.groups.gone_back import is_of_batches, is_of_threads
-from penstock.state.checkpoint import read_plan
-from penstock.state.documents import delete_document, read_document, write_document
+from penstock.state.checkpoint import delete_document, read_document, read_plan, write_document
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engines.application.locations import Locations
 from penstock.engines.application.stored_plans import read_stored_plan
-from penstock.engines.dataframes.into_topic import dataframe_topic_partitions
+from penstock.engines.dataframes import dataframe_topic_partitions
 from penstock.errors import CoPartitionError, UnknownTopicError
 from penstock.log.ensure_topic import ensure_topic
 from penstock.log.url import kafka_servers

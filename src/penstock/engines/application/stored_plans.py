@@ -13,8 +13,7 @@ from penstock.errors import (
     CheckpointMismatchError,
 )
 from penstock.query.source import stores_for_plan
-from penstock.state.checkpoint import PLAN, read_plan
-from penstock.state.documents import write_document
+from penstock.state.checkpoint import PLAN, read_plan, write_document
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.plan.evolution import require_compatible
 from penstock.topology.plan.plan import PhysicalPlan

@@ -28,8 +28,7 @@ from penstock.log.base import TopicPartition
 from penstock.log.streams_groups.description import GroupTask
 from penstock.query.metadata import HostInfo, Instance, Instances, unreachable_text
 from penstock.query.source import ReplicaLagWatch, specs_in_plan
-from penstock.state.checkpoint import read_plan
-from penstock.state.documents import read_document
+from penstock.state.checkpoint import read_document, read_plan
 from penstock.state.own_folder import state_home
 from penstock.topology.configured.apply import with_serdes, with_settings
 from penstock.topology.plan.internal_topics import changelogs_of

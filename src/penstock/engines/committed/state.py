@@ -22,7 +22,7 @@ from penstock.errors import InvalidStateError, StateError
 from penstock.query.placement import LagInfo
 from penstock.query.position import Position
 from penstock.query.source import StoreInfo, StoreSnapshot
-from penstock.state.documents import document_time_ms, local_directory, read_document
+from penstock.state.checkpoint import document_time_ms, local_directory, read_document
 from penstock.topology.stores import StoreSpec
 
 __all__ = ["BatchCommit", "CommitLog", "CommittedState", "QueriedStores"]

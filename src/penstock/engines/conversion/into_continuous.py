@@ -47,8 +47,7 @@ from penstock.log.groups.gone_back import MARK, is_of_batches, set_by_others
 from penstock.log.topic_settings import setting
 from penstock.state.changelog import changelog_format
 from penstock.state.changelog.base import TaskNumbers
-from penstock.state.checkpoint import read_plan, remove_checkpoint
-from penstock.state.documents import read_document
+from penstock.state.checkpoint import read_document, read_plan, remove_checkpoint
 from penstock.state.lmdb_replicas.folders import own_replicas, remove_replica
 from penstock.state.segments.segment import NO_BATCH, changes_batch
 from penstock.state.task_place import StateOwner, StatePlace

@@ -14,7 +14,7 @@ from penstock.engines.application.identities import check_log_identity
 from penstock.engines.application.internal_topic_creation import prepare_changelogs
 from penstock.engines.application.locations import log_settings
 from penstock.engines.application.stored_plans import read_stored_plan, resumable_plan, write_stored_plan
-from penstock.engines.dataframes.into_topic import dataframe_queries
+from penstock.engines.dataframes import dataframe_queries
 from penstock.engines.micro_batches.query import BatchQuery
 from penstock.engines.micro_batches.recovery.lost_checkpoint import is_takeover_unfinished, start_over, take_up
 from penstock.engines.micro_batches.recovery.moved_stores import move_stores

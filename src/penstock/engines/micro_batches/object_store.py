@@ -13,7 +13,7 @@ from pathlib import Path
 
 from penstock.engines.spark.spark_log import QUERY
 from penstock.errors import FencedError
-from penstock.state.documents import (
+from penstock.state.checkpoint import (
     create_document,
     delete_document,
     list_documents,

@@ -17,7 +17,7 @@ from penstock.base.log_lines import own_logger
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.spark.spark_log import committed_batches
 from penstock.log.base import TopicPartition
-from penstock.state.documents import read_document
+from penstock.state.checkpoint import read_document
 
 if TYPE_CHECKING:
     from penstock.engines.spark.job import SparkJob

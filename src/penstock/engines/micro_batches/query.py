@@ -36,7 +36,7 @@ from penstock.engines.spark.quiet import quiet_pyspark
 from penstock.engines.spark.spark_log import QUERY, drop_damaged
 from penstock.engines.spark.worker_process import prepare_worker
 from penstock.errors import AppFailedError, PenstockError
-from penstock.state.documents import local_directory
+from penstock.state.checkpoint import local_directory
 from penstock.state.restores.documents import forget_restores, read_restores
 from penstock.state.restores.restore import Restore
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from penstock.engines.dataframes.into_topic import DataFrameQuery
+    from penstock.engines.dataframes import DataFrameQuery
     from penstock.engines.offsets.offsets import Offsets
     from penstock.engines.spark.job import SparkJob
     from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology

@@ -24,7 +24,7 @@ from penstock.errors import CheckpointMismatchError
 from penstock.log.base import TopicPartition
 from penstock.log.groups.gone_back import is_of_batches, set_by_others
 from penstock.state.changelog import changelog_format
-from penstock.state.documents import read_document, write_document
+from penstock.state.checkpoint import read_document, write_document
 from penstock.state.segments.chain import follow_chain
 from penstock.state.segments.segment import SegmentName
 from penstock.state.segments.storage import open_storage, read_segment

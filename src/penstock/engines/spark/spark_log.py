@@ -12,7 +12,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from penstock.state.documents import delete_document, list_documents, local_directory, read_document
+from penstock.state.checkpoint import delete_document, list_documents, local_directory, read_document
 from penstock.state.durable import sync_directory, sync_path
 
 __all__ = [

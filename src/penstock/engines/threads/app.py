@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import StreamsConfig
 from penstock.query.source import specs_in_plan, stores_for_plan
-from penstock.state.documents import read_document, write_document
+from penstock.state.checkpoint import read_document, write_document
 from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology, TaskId
 from penstock.topology.topology import Topology
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from penstock.base.clock import unix_ms
 from penstock.base.log_lines import own_logger
-from penstock.state.documents import (
+from penstock.state.checkpoint import (
     delete_document,
     list_documents,
     local_directory,
@@ -27,7 +27,7 @@ from penstock.state.documents import (
 from penstock.state.segments.segment import Segment, SegmentName
 from penstock.state.segments.storage import SegmentStorage
 
-__all__ = ["Changes", "CatchUpSteps", "SegmentRestore", "SegmentRestoreNote", "forget_restores", "read_restores"]
+__all__ = ["CatchUpSteps", "Changes", "SegmentRestore", "SegmentRestoreNote", "forget_restores", "read_restores"]
 
 _log = own_logger(__name__)
 _FOLDER = "console/restores"

@@ -21,7 +21,7 @@ from penstock.base import clock as base_clock
 from penstock.engines import global_copy
 from penstock.engines.threads.hosting import control_channel, group_members, hosted_tasks, thread_host
 from penstock.engines.threads.loop import thread
-from penstock.engines.threads.loop.purging import Purger
+from penstock.engines.threads.loop.commit import Purger
 from penstock.engines.threads.replicas import replica_folders, restoring
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
 from penstock.state.lmdb_replicas.watched import watch_replicas
@@ -45,7 +45,7 @@ _TIMED = (
     "penstock.runtime.task",
 )
 _THREADED = (
-    "penstock.engines.threads.loop.purging",
+    "penstock.engines.threads.loop.commit",
     "penstock.engines.threads.loop.standby",
     "penstock.engines.threads.replicas.replica_folders",
 )

@@ -22,7 +22,7 @@ from penstock.log.groups.admin import GroupAdmin
 from penstock.log.groups.gone_back import RESET_NOTE, KnownOffset, epoch_note, gone_back
 from penstock.log.groups.resets import Target
 from penstock.log.open import open_log
-from penstock.state.documents import read_document
+from penstock.state.checkpoint import read_document
 from penstock.state.lmdb_replicas.lmdb_replica import OWNER_LOCK
 from penstock.topology.plan.plan import plan_of
 from threads import append, new_thread, records_of, run_to_end, thread_app

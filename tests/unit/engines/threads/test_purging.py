@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eventually import eventually
-from penstock.engines.threads.loop.purging import Purger
+from penstock.engines.threads.loop.commit import Purger
 from penstock.log.base import TopicPartition
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log

@@ -39,8 +39,14 @@ from penstock.engines.spark.spark_log import QUERY, forget_batches, planned_batc
 from penstock.errors import CheckpointMismatchError
 from penstock.log.groups.gone_back import MARK
 from penstock.log.leases import held_lease
-from penstock.state.checkpoint import mark_removed, read_plan, remove_checkpoint
-from penstock.state.documents import delete_document, read_document, write_document
+from penstock.state.checkpoint import (
+    delete_document,
+    mark_removed,
+    read_document,
+    read_plan,
+    remove_checkpoint,
+    write_document,
+)
 from penstock.state.lmdb_replicas.folders import own_replicas, remove_replica
 from penstock.topology.plan.evolution import require_compatible
 from penstock.topology.plan.stored import StoredPlan

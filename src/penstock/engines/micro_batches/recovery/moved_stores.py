@@ -22,7 +22,7 @@ from penstock.engines.micro_batches.recovery.rebuild import Rebuilder
 from penstock.engines.spark.spark_log import QUERY, planned_batches
 from penstock.errors import CheckpointMismatchError, MissingSegmentError
 from penstock.state.changelog.base import TaskNumbers
-from penstock.state.documents import read_document
+from penstock.state.checkpoint import read_document
 from penstock.state.segments.segment import NO_BATCH, SegmentHead
 from penstock.state.segments.storage import open_storage
 from penstock.state.snapshots import pieces_of, write_snapshot

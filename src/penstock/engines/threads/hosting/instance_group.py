@@ -25,7 +25,7 @@ from penstock.log.streams_groups.description import LEAVE_EPOCH, LEAVE_STATIC_EP
 from penstock.log.streams_groups.member import MemberFacts
 from penstock.log.streams_groups.refusals import fit_group, refuse_other_topology
 from penstock.log.url import kafka_servers
-from penstock.state.documents import replace_document
+from penstock.state.checkpoint import replace_document
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.plan.group_topology import group_topology
 from penstock.topology.plan.internal_topics import numbers_topic

@@ -27,7 +27,7 @@ from penstock.log.groups.gone_back import (
     moved_text,
     set_by_others,
 )
-from penstock.state.documents import read_document, write_document
+from penstock.state.checkpoint import read_document, write_document
 
 if TYPE_CHECKING:
     from penstock.engines.application.planning import PlannedApp

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.engines.dataframes.into_topic import DataFrameQuery, dataframe_queries
+from penstock.engines.dataframes import DataFrameQuery, dataframe_queries
 from penstock.engines.spark.gateway import silence_py4j
 from penstock.engines.spark.session import dataframe_query_settings, users_spark_settings
 from penstock.engines.threads.hosting.checks import UnreadPatience, require_core_for_dataframes

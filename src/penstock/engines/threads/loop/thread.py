@@ -21,11 +21,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock.base.log_lines import Work, own_logger
 from penstock.engines.threads.loop.asked_once import AskedOnce
-from penstock.engines.threads.loop.commit import Commit, CommitSchedule, RefusedRecords, notes_of, parts_of_output
+from penstock.engines.threads.loop.commit import (
+    Commit,
+    CommitSchedule,
+    Purger,
+    RefusedRecords,
+    notes_of,
+    parts_of_output,
+)
 from penstock.engines.threads.loop.figures import StepTimes, TaskFigures, ThreadFigures
 from penstock.engines.threads.loop.global_state import GlobalState, open_globals
 from penstock.engines.threads.loop.pace import Pace, merged_by_time, pace_groups
-from penstock.engines.threads.loop.purging import Purger
 from penstock.engines.threads.loop.task import ActiveTask
 from penstock.engines.threads.loop.thread_hooks import ThreadHooks, ThreadLog
 from penstock.engines.threads.replicas.restoring import restored_places

@@ -1,4 +1,4 @@
-"""Writing of a streaming DataFrame into a topic of its application, exactly once, by a query beside the application's.
+"""Streaming DataFrames as sources of topics, and topics as streaming DataFrames.
 
 A batch of the DataFrame is one transaction of the log, together with its number in the ledger. Spark repeats a batch
 that it has not noted as done with the same number and the same rows; if the ledger has it, nothing is written again.
@@ -6,16 +6,25 @@ that it has not noted as done with the same number and the same rows; if the led
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.spark.own_session import active_session, clone_session, keep_rdd_to_df, move_frame
+from penstock.engines.offsets.offsets import SourceOffset
+from penstock.engines.spark.own_session import (
+    active_session,
+    clone_session,
+    configured_source,
+    keep_rdd_to_df,
+    load_source,
+    move_frame,
+)
 from penstock.engines.spark.query_trigger import commit_trigger, has_ended
 from penstock.engines.spark.quiet import quiet_pyspark
 from penstock.engines.spark.spark_log import drop_damaged, newest_planned, noted_inputs, sync_offsets
@@ -26,10 +35,10 @@ from penstock.errors import (
     PenstockError,
     TopologyError,
 )
+from penstock.log.base import TopicPartition
 from penstock.log.partitioner import partitions_for
 from penstock.serde.column import Column
-from penstock.state.checkpoint import own_part
-from penstock.state.documents import local_directory
+from penstock.state.checkpoint import local_directory, own_part
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -41,7 +50,7 @@ if TYPE_CHECKING:
     from penstock.topology.dataframe_source import DataFrameSource
     from penstock.topology.topology import Topology
 
-__all__ = ["DataFrameQuery", "TopicWriter", "dataframe_queries", "dataframe_topic_partitions", "spark_location"]
+__all__ = ["DataFrameQuery", "dataframe_queries", "dataframe_topic_partitions", "spark_location", "topic_frame"]
 
 _log = own_logger(__name__)
 _LOOK_S = 2.0
@@ -300,3 +309,104 @@ def spark_location(session: SparkSession, location: str) -> str:
             checkpoint=location,
         ) from error
     return spark_url
+
+
+_DDL = "topic string, partition int, offset bigint, timestamp bigint, key binary, value binary"
+_WHOLE = {"long": (8, "bigint"), "integer": (4, "int"), "short": (2, "smallint")}
+_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+)
+
+
+class _Range(InputPartition):
+    def __init__(self, tp: TopicPartition, start: int, end: int) -> None:
+        super().__init__((tp, start, end))
+
+
+class TopicSource(DataSource):
+    """A data source with the records of a topic.
+
+    Attributes:
+        log: The log of the topic; an attribute of the class, as it may hold passwords and options would show in plans.
+        topic: The name of the topic.
+    """
+
+    log: TopicLog
+    topic: str
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock"
+
+    def schema(self) -> str:
+        return _DDL
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's interface
+        return _TopicReader(self.log, self.topic)
+
+
+class _TopicReader(DataSourceStreamReader):
+    def __init__(self, log: TopicLog, topic: str) -> None:
+        self._log = log
+        self._topic = topic
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return SourceOffset(self._log.beginning_offsets([self._topic])).to_json()
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override] # noqa: N802 - the form without limits
+        return SourceOffset(self._log.end_offsets([self._topic])).to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        before, after = SourceOffset.of(start).ends, SourceOffset.of(end).ends
+        return [_Range(tp, before.get(tp, 0), stop) for tp, stop in after.items() if stop > before.get(tp, 0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        tp, start, end = partition.value
+        with self._log as log:  # this worker's own
+            for records in log.iterate(tp.topic, tp.partition, start, end):
+                rows = records.num_rows
+                columns = [
+                    pa.array([tp.topic] * rows, pa.string()),
+                    pa.array([tp.partition] * rows, pa.int32()),
+                    records.column("offset"),
+                    records.column("timestamp"),
+                    records.column("key").cast(pa.binary()),
+                    records.column("value").cast(pa.binary()),
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+    def stop(self) -> None:
+        self._log.close()
+
+
+def topic_frame(
+    session: SparkSession, log: TopicLog, topic: str, key_serde: Any = None, value_serde: Any = None
+) -> DataFrame:
+    """Return the records of a topic as a streaming DataFrame; raise UnknownTopicError.
+
+    Keys and values are binary, or converted if their serde is one of text, JSON or a whole number.
+    """
+    log.partitions(topic)
+    with quiet_pyspark():
+        source = configured_source(TopicSource, TopicSource.name(), log=log, topic=topic)
+        frame = move_frame(session, load_source(clone_session(session, {}), source))
+    columns = {"key": _typed("key", key_serde), "value": _typed("value", value_serde)}
+    return frame.withColumns({name: column for name, column in columns.items() if column is not None})
+
+
+def _typed(name: str, serde: Any) -> SparkColumn | None:
+    kind = str(getattr(serde, "name", serde))
+    if kind == "string" or kind.startswith("json"):
+        return F.col(name).cast("string")
+    if kind in _WHOLE:  # big-endian two's complement; conv reads 64 bits without a sign
+        bits = F.conv(F.hex(name), 16, -10).cast("bigint")
+        missing = 64 - 8 * _WHOLE[kind][0]
+        return F.shiftright(F.shiftleft(bits, missing), missing).cast(_WHOLE[kind][1])
+    return None

@@ -1,3 +1,0 @@
-"""Streaming DataFrames as sources of topics, and topics as streaming DataFrames."""
-
-__all__: list[str] = []
