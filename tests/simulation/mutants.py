@@ -198,7 +198,7 @@ MUTANTS = (
            "if self._idle_ms > 0 or (self._idle_ms == 0 and self._lags(tp, ends))", "if False", ("tables",), first_seed=2),
     Mutant("a replica notes the position of another partition", (REPLICA, "TaskReplica._moved"),
            "end = following.get(TopicPartition(topic, self._task.partition))", "end = max(following.values(), default=None)", first_seed=5),
-    Mutant("records that are still to be read are purged", (f"{LOOP}.purging", "Purger.note"),
+    Mutant("records that are still to be read are purged", (f"{LOOP}.commit", "Purger.note"),
            "tp: offset for", "tp: offset + 4 for", ("count",), first_seed=1),
     Mutant("deletions are not in the changelog", (REPLICA, "TaskReplica.changes"),
            "return changelog_parts(self._app, self._task, self.state, self._pending)",
