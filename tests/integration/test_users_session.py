@@ -9,7 +9,7 @@ from pyspark import RDD
 from pyspark.sql import SparkSession
 
 from penstock import KafkaStreams, Materialized, StreamsBuilder
-from penstock.engines.spark.own_session import active_session
+from penstock.engines.spark.own_session import active_session, map_in_arrow
 from penstock.engines.spark.session import spark_for
 
 from .conftest import Bench, long
@@ -89,3 +89,15 @@ def test_a_session_of_ones_own_has_what_the_users_has_and_our_settings(bench: Be
         "Asia/Tokyo",
     ]
     assert users.conf.get(OURS) == "true"
+
+
+def test_functions_over_arrow_do_not_ask_for_pandas(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise ImportError("no pandas")
+
+    monkeypatch.setattr("pyspark.sql.pandas.functions.require_minimum_pandas_version", missing)
+    frame = spark.range(0, 6, 1, 3)
+    with pytest.raises(ImportError):
+        frame.mapInArrow(iter, "id bigint")
+    mapped = map_in_arrow(frame, lambda batches: (batch.slice(0, 1) for batch in batches), "id bigint")
+    assert sorted(row.id for row in mapped.collect()) == [0, 2, 4]

@@ -19,7 +19,7 @@ from penstock.base.version import __version__
 
 __all__ = ["examine", "java_version", "kafka_packages", "versions"]
 
-_PACKAGES = ("pyspark", "polars", "pyarrow", "numpy", "pandas", "lmdb", "obstore", "cloudpickle", "crc32c")
+_PACKAGES = ("pyspark", "polars", "pyarrow", "numpy", "lmdb", "obstore", "cloudpickle", "crc32c")
 _FOR_KAFKA = ("confluent-kafka", "kafka-python", "cryptography")
 _MIN_JAVA = 17
 _MIN_FREE_BYTES = 1 << 30

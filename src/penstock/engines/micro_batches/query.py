@@ -29,6 +29,7 @@ from penstock.engines.spark.own_session import (
     configured_source,
     keep_rdd_to_df,
     load_source,
+    map_in_arrow,
 )
 from penstock.engines.spark.progress import BatchProgress, batch_progress
 from penstock.engines.spark.query_trigger import commit_trigger, has_ended
@@ -129,7 +130,8 @@ class BatchQuery:
         frame = load_source(self._session, source)
         for level in range(1, self._job.plan.levels):
             width = shuffle_width(self._job, level)
-            frame = frame.repartitionById(width, F.col("slot")).mapInArrow(_stage(data, level), ENVELOPE_DDL)
+            shuffled = frame.repartitionById(width, F.col("slot"))
+            frame = map_in_arrow(shuffled, _stage(data, level), ENVELOPE_DDL)
         return observed(frame) if self._job.config["penstock.metrics.spark"] else frame
 
     def _collect(self, frame: DataFrame, batch: int) -> None:
@@ -349,7 +351,7 @@ def warm_up(session: SparkSession, data: bytes, workers: int, done: threading.Ev
 def _run(session: SparkSession, data: bytes, workers: int, done: threading.Event) -> None:
     try:
         session.sparkContext.setLocalProperty("spark.job.description", "Penstock: Python workers start")
-        session.range(0, workers, 1, workers).mapInArrow(_warmed(data), "id bigint").collect()
+        map_in_arrow(session.range(0, workers, 1, workers), _warmed(data), "id bigint").collect()
     except Exception as error:  # noqa: BLE001 - the application may have ended meanwhile; nothing depends on this
         _log.debug("the workers were not started early: %s", error)
     finally:

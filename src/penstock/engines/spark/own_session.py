@@ -17,8 +17,18 @@ from typing import Any
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas import functions
+from pyspark.util import PythonEvalType
 
-__all__ = ["active_session", "clone_session", "configured_source", "keep_rdd_to_df", "load_source", "move_frame"]
+__all__ = [
+    "active_session",
+    "clone_session",
+    "configured_source",
+    "keep_rdd_to_df",
+    "load_source",
+    "map_in_arrow",
+    "move_frame",
+]
 
 _TO_FRAME = "toDF"
 
@@ -52,6 +62,17 @@ def move_frame(session: SparkSession, frame: DataFrame) -> DataFrame:
     analysed = frame._jdf.queryExecution().analyzed()  # noqa: SLF001
     rows = java.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, analysed)  # noqa: SLF001
     return Frame(rows, session)
+
+
+def map_in_arrow(frame: DataFrame, function: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> DataFrame:
+    """Do as ``DataFrame.mapInArrow``, which imports pandas to see that it is there, and then does not use it."""
+    from pyspark.sql import DataFrame as Frame
+
+    udf: Any = functions
+    column = udf.vectorized_udf(function, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)(
+        *[frame[name] for name in frame.columns]
+    )
+    return Frame(frame._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)  # noqa: FBT003, SLF001
 
 
 @contextmanager
