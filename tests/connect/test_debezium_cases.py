@@ -21,9 +21,9 @@ SAMPLE = [
 ]  # fmt: skip
 
 FOUND_SAMPLE = [
-    "comments_structs", "defaults_clock_isostring", "failure_warn_tx", "inc_after_initial", "inc_key_bool", "inc_key_bytea", "inc_key_date",
-    "inc_key_float8", "inc_key_numeric", "inc_missing_table", "inc_notify_chunks", "inc_uuid_key", "propagate_structs", "random_15",
-    "random_1010", "random_1039", "skip_c_alone",
+    "comments_structs", "defaults_clock_isostring", "failure_skip_inc", "failure_warn_tx", "inc_after_initial", "inc_key_bool", "inc_key_bytea", "inc_key_date",
+    "inc_key_float8", "inc_key_numeric", "inc_missing_table", "inc_notify_chunks", "inc_stop_paused", "inc_stopped_current",
+    "inc_uuid_key", "propagate_structs", "random_15", "random_1010", "random_1039", "skip_c_alone",
 ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +19,7 @@ from penstock.connect.connectors.postgres.capture import Capture
 from penstock.connect.connectors.postgres.java_keys import key_of_hex, key_to_hex
 from penstock.connect.connectors.postgres.server import Server
 from penstock.connect.connectors.postgres.tables import Event, Row, TableForm
-from penstock.connect.data import Struct
+from penstock.connect.data import DataError, Struct
 from penstock.errors import ConnectError
 
 __all__ = ["IncrementalSnapshots", "Progress", "row_offset"]
@@ -78,7 +78,7 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What there is to notify of: ``STARTED``, ``IN_PROGRESS``, ``TABLE_SCAN_COMPLETED`` or ``COMPLETED``."""
+    """What there is to notify of: ``STARTED``, ``PAUSED``, ``ABORTED``, ``TABLE_SCAN_COMPLETED`` and so on."""
 
     kind: str
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -90,10 +90,11 @@ class IncrementalSnapshots:
     Args:
         capture: What is captured.
         server: The server.
+        on_unreadable: Called with the error of a row that cannot be read, which is left out unless it is raised.
     """
 
-    def __init__(self, capture: Capture, server: Server) -> None:
-        self._capture, self._server = capture, server
+    def __init__(self, capture: Capture, server: Server, on_unreadable: Callable[[DataError], None]) -> None:
+        self._capture, self._server, self._on_unreadable = capture, server, on_unreadable
         self._collections: list[_Collection] = []
         self._correlation: str | None = None
         self._reading: _Reading | None = None
@@ -101,6 +102,7 @@ class IncrementalSnapshots:
         self._chunk = ""
         self._rows: dict[str, tuple[tuple[str, ...], Row]] = {}
         self._is_open = self._is_paused = False
+        self._to_stop: set[tuple[str, str]] | None = None  # the tables to leave out from the next chunk on
         self._needs_chunk = False
         self._signals: tuple[str, str] | None = None
         self._restored: dict[str, Any] = {}  # what is stored until the next chunk is read
@@ -171,12 +173,15 @@ class IncrementalSnapshots:
             case "execute-snapshot":
                 yield from self._execute(identity, data)
             case "stop-snapshot":
-                yield from self._stop(data)
+                self._stop(data)
             case "pause-snapshot":
-                self._is_paused = bool(self._collections)
+                if self._collections and not self._is_paused:
+                    self._is_paused = True
+                    yield self._progress("PAUSED")
             case "resume-snapshot":
-                was_paused, self._is_paused = self._is_paused, False
-                if was_paused and self._collections:
+                if self._collections and self._is_paused:
+                    self._is_paused = False
+                    yield self._progress("RESUMED")
                     yield from self._next_chunk()
             case _:
                 _LOG.warning("there is no signal %s (signal %s)", kind, identity)
@@ -211,19 +216,29 @@ class IncrementalSnapshots:
     def _is_waiting(self, name: tuple[str, str]) -> bool:
         return any(each.name == name for each in self._collections)
 
-    def _stop(self, data: Mapping[str, Any]) -> Iterator[Progress]:
+    def _stop(self, data: Mapping[str, Any]) -> None:
+        """Note which tables are to be left out; rows of the open window still come."""
         patterns = [str(each) for each in data.get("data-collections") or ()]
-        current = self._collections[0] if self._collections else None
-        self._collections = [
-            each
-            for each in self._collections
-            if patterns and not any(re.fullmatch(one, ".".join(each.name), re.IGNORECASE) for one in patterns)
-        ]
-        if current is not None and current not in self._collections:
-            self._reading, self._last, self._chunk, self._is_open = None, None, "", False
-            self._rows.clear()
-            if self._collections:
-                yield from self._next_chunk()
+        names = {each.name for each in self._collections}
+        if patterns:
+            names = {
+                name for name in names if any(re.fullmatch(each, ".".join(name), re.IGNORECASE) for each in patterns)
+            }
+        if self._collections:
+            self._to_stop = names | (self._to_stop or set())
+
+    def _stopped(self, names: Collection[tuple[str, str]]) -> Iterator[Progress]:
+        """Leave tables out, that which is being read last."""
+        current, *waiting = self._collections
+        gone = [each for each in waiting if each.name in names]
+        self._collections = [current, *(each for each in waiting if each not in gone)]
+        if current.name in names:
+            gone.append(current)
+            self._end_table()
+            if not self._collections:
+                self._is_paused = False
+                yield self._completed()
+        yield Progress("ABORTED", {"data_collections": ",".join(".".join(each.name) for each in gone)})
 
     # Chunks
 
@@ -249,10 +264,7 @@ class IncrementalSnapshots:
         if self._pending is not None:
             self._last = self._pending
         self._rows.clear()
-        if self._collections and not self._is_paused:
-            yield from self._next_chunk()
-        else:
-            self._chunk = ""
+        yield from self._next_chunk()
 
     _pending: tuple[str, ...] | None = None
     _count = 0  # the rows of the table that are read
@@ -261,8 +273,22 @@ class IncrementalSnapshots:
         tables = ",".join(".".join(each.name) for each in self._collections)
         return Progress(kind, {"data_collections": tables, **more})
 
+    def _end_table(self) -> None:
+        self._collections.pop(0)
+        self._reading, self._last, self._count = None, None, 0
+
+    def _completed(self) -> Progress:
+        self._correlation = None
+        return Progress("COMPLETED")
+
     def _next_chunk(self) -> Iterator[Progress]:
         """Read the next rows between the two rows of a window; of the next table, where one ends."""
+        to_stop, self._to_stop = self._to_stop, None
+        if to_stop is not None and self._collections:
+            yield from self._stopped(to_stop)
+        if self._is_paused or not self._collections:
+            self._chunk = ""
+            return
         self._chunk = str(uuid.uuid4())
         opened = _now()
         self._write("open", {"openWindowTimestamp": opened})
@@ -272,15 +298,13 @@ class IncrementalSnapshots:
             status = "UNKNOWN_SCHEMA" if self._reading is None else "SUCCEEDED" if self._count else "EMPTY"
             more = {"scanned_collection": table, "total_rows_scanned": str(self._count), "status": status}
             yield self._progress("TABLE_SCAN_COMPLETED", **more)
-            self._collections.pop(0)
-            self._reading, self._last, self._count = None, None, 0
+            self._end_table()
         if self._reading is not None and self._pending is not None:
             table = ".".join(self._collections[0].name)
             ends = {"last_processed_key": ",".join(self._pending), "maximum_key": ",".join(self._reading.maximum or ())}
             yield self._progress("IN_PROGRESS", current_collection_in_progress=table, **ends)
         if not self._collections:
-            self._correlation = None
-            yield Progress("COMPLETED")
+            yield self._completed()
         self._write("close", {"openWindowTimestamp": opened, "closeWindowTimestamp": _now()})
 
     def _read(self) -> bool:
@@ -309,11 +333,14 @@ class IncrementalSnapshots:
         )
         places = [names.index(column) for column in reading.columns]
         for cells in self._server.copied(query):
-            key = tuple(str(cells[place]) for place in places)
-            row = reading.form.row(cells)
-            self._rows[_identity(row.key) if row.key is not None else repr(key)] = key, row
-            self._pending = key
+            self._pending = key = tuple(str(cells[place]) for place in places)
             self._count += 1
+            try:
+                row = reading.form.row(cells)
+            except DataError as error:
+                self._on_unreadable(error)
+                continue
+            self._rows[_identity(row.key) if row.key is not None else repr(key)] = key, row
         return self._pending is not None
 
     def _opened(self, collection: _Collection) -> _Reading | None:

@@ -288,8 +288,8 @@ CONFIG = ConfigDef(
             default="fail",
             rule=Choice(("skip", "warn", "fail")),
             doc="What happens to a row or change with a value that its column does not take: the task fails, "
-            "or it does not come out, with a line in the log (warn) or without (skip). Rows of incremental snapshots "
-            "always fail it.",
+            "or it does not come out, with a line in the log (warn) or without (skip). A signal in such a row is not "
+            "obeyed.",
         ),
         Setting(
             name="snapshot.mode",

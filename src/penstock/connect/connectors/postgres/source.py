@@ -88,7 +88,7 @@ class PostgresChangesTask(SourceTask):
         transaction_topic = self._capture.service_topic(prefix, parsed["topic.transaction"])
         self._metadata = TransactionMetadata(transaction_topic) if parsed["provide.transaction.metadata"] else None
         self._notifications = Notifications.of(parsed)
-        self._incremental = IncrementalSnapshots(self._capture, self._server)
+        self._incremental = IncrementalSnapshots(self._capture, self._server, self._unreadable)
         self._last_heartbeat = time.monotonic()
         self._xmin: int | None = None
         self._xmin_read = 0.0
@@ -297,7 +297,7 @@ class PostgresChangesTask(SourceTask):
         self._resume, self._left_out = Resume.of(self._position.noted({})), 0
         if self._metadata is not None:
             self._metadata.restore(self._position.transaction)
-        self._incremental = IncrementalSnapshots(self._capture, self._server)
+        self._incremental = IncrementalSnapshots(self._capture, self._server, self._unreadable)
         self._incremental.restore(incremental)
         return self._go_on()
 
@@ -635,11 +635,12 @@ class PostgresChangesTask(SourceTask):
             if form is None:
                 return []
             is_begun = self._left_out < written
-            if isinstance(message, Insert) and not is_begun and self._incremental.is_signal_table(form.name):
-                records += self._brought_out(self._incremental.signalled(form, form.row(message.new)))
-            if OPERATIONS[type(message)] in self._capture.skipped:
-                return records
             try:
+                if isinstance(message, Insert) and not is_begun and self._incremental.is_signal_table(form.name):
+                    signal = form.row(message.new)
+                    records += self._brought_out(self._incremental.signalled(form, signal))
+                if OPERATIONS[type(message)] in self._capture.skipped:
+                    return records
                 events = [(form, event) for event in self._events(form, message)]
             except DataError as error:
                 self._unreadable(error)
