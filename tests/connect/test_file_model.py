@@ -298,12 +298,16 @@ class Rotation(RuleBasedStateMachine):
     def crash(self, step: Step) -> None:
         killed = self.driver.sources[0].task
         self.driver.poll(crash=step)
-        if self.driver.sources[0].task is not killed:
+        is_killed = self.driver.sources[0].task is not killed
+        if is_killed:
             killed.stop()  # a process of its own would be gone
         self.started()
+        knows_it = not is_killed or self.pattern or self.delivered()
         for current in self.currents.values():
-            if current is not None and not current.data:
-                current.looked_at = 0  # before or after the crash
+            if current is not None:
+                current.seen_rests.add(current.rest())
+                if not current.data and knows_it:
+                    current.looked_at = 0  # before or after the crash
 
     @rule()
     def drain(self) -> None:
@@ -416,6 +420,14 @@ SCHEDULES = {  # of which each once lost a line, or brought one twice
     "a copy is read before its log is cut, and rotated": ([""], [
         ("drain", {}), ("delete", {"at_once": True}), ("append", HALF), ("copy_and_truncate", {"data": False, "look": True}),
         ("drain", {}), *[("rename", {"at_once": True, "data": True}), ("drain", {})] * 2,
+    ]),
+    "a log is deleted, and the one before it is written to late": (["", "app.log*"], [
+        ("drain", {}), ("rename", {"at_once": True, "data": False}), ("drain", {}), ("delete", {"at_once": True}),
+        ("look", {"polls": 1}), ("append_late", {"end": b"\n"}), ("drain", {}),
+    ]),
+    "a log that was cut is copied before the next look, and the copy is deleted": ([""], [
+        ("drain", {}), ("append", LINE), ("copy_and_truncate", {"data": False, "look": True}), ("append", {**LINE, "end": b"\r"}),
+        ("delete_oldest", {}), ("copy_and_truncate", {"data": False, "look": True}), ("delete_oldest", {}), ("drain", {}),
     ]),
     "a packed file has the inode of a deleted one": (["*.log*"], [
         ("append", LINE), ("drain", {}), ("append", LINE), ("copy_and_truncate", {"data": False, "look": False}), ("drain", {}),

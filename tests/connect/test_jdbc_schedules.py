@@ -5,6 +5,7 @@ import itertools
 import tempfile
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from sqlalchemy import create_engine, text
 
 from examples import examples
 from mariadb_server import mariadb
+from penstock.connect.connectors import sql_reading
 from penstock.connect.connectors.sql_source import SqlSourceConnector
 from penstock.connect.testing import ConnectTestDriver, Step
 from postgres_server import postgres
@@ -24,7 +26,12 @@ EVENTS = st.sampled_from(
 )
 MODES = st.sampled_from(["timestamp", "timestamp+incrementing"])
 SCHEDULES = st.lists(EVENTS, min_size=3, max_size=14)
-START_S = 1_704_067_200
+DELAYED = st.lists(
+    st.sampled_from(["tick", "tick", "insert", "update", "begin", "late", "poll", "poll", "restart", "kill", "POLLED", "WRITTEN"]),
+    min_size=3,
+    max_size=20,
+)  # fmt: skip
+START_S, DELAY_S = 1_704_067_200, 3
 NAMES = itertools.count()
 
 
@@ -78,6 +85,10 @@ class Shop:
             values = {"id": number, "v": self.versions[number], "at": self._time()}
             self._run(f"UPDATE {self.table} SET v = :v, at = :at WHERE id = :id", values)
 
+    def settle(self):
+        """Let all that is open end."""
+        self.commit()
+
     def commit(self):
         """End the transaction that is open."""
         if self._open is not None:
@@ -97,7 +108,9 @@ class Shop:
     def _time(self):
         """The time of a change: always a later one, as rows of one time that come later are not seen."""
         self._changes += 1
-        seconds = START_S + self._changes
+        return self._shown(START_S + self._changes)
+
+    def _shown(self, seconds):
         if self._form == "numbers":
             return seconds * 1000
         when = dt.datetime.fromtimestamp(seconds, dt.UTC).replace(tzinfo=None)
@@ -114,7 +127,7 @@ class Shop:
         self._engine.dispose()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     MODES,
     SCHEDULES,
@@ -147,11 +160,103 @@ def test_the_last_version_of_each_row_comes_from_servers_too(kind, request):
     follow()
 
 
-def followed(url, shop, mode, events, zone):
+class LateShop(Shop):
+    """A shop whose rows have the time at which their transactions begin, which may end up to `DELAY_S` later.
+
+    Args:
+        url: The database; a new table is made in it.
+        form: How times are written.
+        clock: A statement that sets the clock of the server to a time; None: `clock_s` is that of the test.
+    """
+
+    def __init__(self, url, form="times", clock=None):
+        super().__init__(url, form)
+        self.clock_s, self._clock = START_S, clock
+        self._begun = []  # transactions: their time, and the statement
+
+    def begin(self):
+        """Begin a transaction with a row."""
+        self._begun.append((self.clock_s, self._insertion()))
+
+    def late(self):
+        """End the transaction that has begun last."""
+        self._end(self._begun[-1:])
+
+    def update(self):
+        """Change a row whose transaction has ended."""
+        open_rows = {values["id"]: 0 for _, (_, values) in self._begun}
+        versions, self.versions = self.versions, {n: v for n, v in self.versions.items() if n not in open_rows}
+        super().update()
+        self.versions = versions | self.versions
+
+    def tick(self, seconds=1):
+        """Let time pass, and end the transactions that must not last longer."""
+        for _ in range(seconds):
+            self._end([each for each in self._begun if each[0] + DELAY_S <= self.clock_s])
+            self.clock_s += 1
+            if self._clock is not None:
+                self._run(self._clock, {"seconds": self.clock_s})
+
+    def settle(self):
+        self._end(list(self._begun))
+        self.tick(DELAY_S + 1)
+
+    def _time(self):
+        return self._shown(self.clock_s)
+
+    def _end(self, transactions):
+        for each in transactions:
+            self._begun.remove(each)
+            self._run(*each[1])
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(MODES, DELAYED, st.sampled_from(["numbers", "texts"]))
+def test_rows_that_are_committed_behind_later_ones_come_if_the_delay_covers_it(mode, events, form):
+    with tempfile.TemporaryDirectory(prefix="jdbc-schedule-") as folder, pytest.MonkeyPatch.context() as patch:
+        url = f"sqlite:///{Path(folder) / 'shop.db'}"
+        with closing(LateShop(url, form)) as shop:
+            patch.setattr(sql_reading, "time", SimpleNamespace(time_ns=lambda: shop.clock_s * 10**9))
+            assert dict(followed(url, shop, mode, events, "UTC", delay_s=DELAY_S)) == shop.versions
+
+
+CLOCK = """  -- a function that is found before that of the server
+    CREATE SCHEMA own; CREATE TABLE own.clock AS SELECT {start} AS seconds;
+    CREATE FUNCTION own.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT to_timestamp(seconds) FROM own.clock';
+    ALTER ROLE postgres SET search_path = own, pg_catalog, public
+"""
+
+
+@pytest.mark.whole
+def test_rows_that_are_committed_behind_later_ones_come_from_a_server_too(postgres):
+    postgres.execute(CLOCK.format(start=START_S))
+    try:
+
+        @settings(max_examples=examples(75), deadline=None, database=None)
+        @given(MODES, DELAYED)
+        def follow(mode, events):
+            with closing(LateShop(postgres.url, clock="UPDATE own.clock SET seconds = :seconds")) as shop:
+                assert dict(followed(postgres.url, shop, mode, events, "UTC", delay_s=DELAY_S)) == shop.versions
+
+        follow()
+    finally:
+        postgres.execute("ALTER ROLE postgres RESET search_path", "DROP SCHEMA own CASCADE")
+
+
+@pytest.mark.parametrize("mode", ["timestamp", "timestamp+incrementing"])
+def test_without_a_delay_a_row_that_is_committed_behind_a_later_one_is_not_read(mode, tmp_path):
+    url = f"sqlite:///{tmp_path / 'shop.db'}"
+    with closing(LateShop(url, "texts")) as shop:
+        events = ["begin", "tick", "insert", "poll", "late"]
+        assert dict(followed(url, shop, mode, events, "UTC")) == {2: 0}
+
+
+def followed(url, shop, mode, events, zone, delay_s=0):
     """The rows that the source writes while events happen, and until nothing more comes."""
     config = {
         "connection.url": url, "mode": mode, "timestamp.column.name": "at", "table.whitelist": shop.table, "db.timezone": zone,
         "topic.prefix": "", "poll.interval.ms": "0", "batch.max.rows": "2", "value.converter": "JsonConverter",
+        "timestamp.delay.interval.ms": str(delay_s * 1000),
     }  # fmt: skip
     if "incrementing" in mode:
         config["incrementing.column.name"] = "id"
@@ -166,7 +271,7 @@ def followed(url, shop, mode, events, zone):
         else:
             driver.poll(crash=Step[event])
         killed += [task for task in before if task not in [source.task for source in driver.sources]]
-    shop.commit()
+    shop.settle()
     quiet = 0
     while quiet < 2:
         quiet = 0 if driver.poll() else quiet + 1

@@ -6,12 +6,19 @@ import codecs
 import glob
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from penstock.base.log_lines import own_logger
-from penstock.connect.connectors.line_reader import FilePlace, LineReader, file_identity, is_packed, is_whole
+from penstock.connect.connectors.line_reader import (
+    FilePlace,
+    LineReader,
+    file_identity,
+    is_begin,
+    is_packed,
+    is_whole,
+)
 from penstock.connect.connectors.lines import FollowedFile
 from penstock.connect.connectors.rotation import base_name
 from penstock.errors import ConnectError
@@ -221,7 +228,7 @@ class FollowedFiles:
         if base == name:
             return False
         facts = _facts(path)
-        if base in self._names and not is_packed(path) and _is_begin(path, Path(base)):
+        if base in self._names and not is_packed(path) and is_begin(path, Path(base)):
             self._copies.add(facts)
             return True
         open_files = [*self._files.items(), *self._gone]
@@ -285,13 +292,6 @@ def _matches(path: Path, place: FilePlace) -> bool:
         return False
     finally:
         reader.close()
-
-
-def _is_begin(path: Path, of: Path) -> bool:
-    """Return whether a file is equal to the first bytes of another."""
-    with suppress(OSError), closing(LineReader.of(path)) as reader:
-        return reader.is_begin_of(of)
-    return False
 
 
 class _Facts(NamedTuple):

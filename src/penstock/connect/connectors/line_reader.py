@@ -12,7 +12,7 @@ import re
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -20,7 +20,17 @@ from typing import Any, BinaryIO, Self, cast
 
 from penstock.errors import ConnectError
 
-__all__ = ["NO_LINES", "FileNote", "LineReader", "FilePlace", "ReadLines", "file_identity", "is_packed", "is_whole"]
+__all__ = [
+    "NO_LINES",
+    "FileNote",
+    "LineReader",
+    "FilePlace",
+    "ReadLines",
+    "file_identity",
+    "is_begin",
+    "is_packed",
+    "is_whole",
+]
 
 _CHUNK_BYTES = 1 << 20
 _LONGEST_LINE = 256 << 20
@@ -453,6 +463,13 @@ class LineReader:
                 f"a line of {self.path} has more than {_LONGEST_LINE:,} bytes",
                 hint="Is it a text file? Read it with another connector.",
             )
+
+
+def is_begin(path: Path, of: Path) -> bool:
+    """Return whether a file is equal to the first bytes of another."""
+    with suppress(OSError), closing(LineReader.of(path)) as reader:
+        return reader.is_begin_of(of)
+    return False
 
 
 @dataclass(frozen=True, slots=True)

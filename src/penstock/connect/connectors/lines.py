@@ -12,10 +12,12 @@ from typing import Protocol
 from penstock.base.log_lines import own_logger
 from penstock.connect.connectors.line_reader import (
     NO_LINES,
+    FileNote,
     FilePlace,
     LineReader,
     ReadLines,
     file_identity,
+    is_begin,
     is_packed,
     is_whole,
 )
@@ -238,7 +240,7 @@ class FollowedFile:
         others = self._neighbours.names()
         if note.size == 0:
             empty = [each for each in [path, *rotated_files(path, others)] if note.is_of(each)]
-            return self._first(empty[:1] or self._since(path, note.modified_ns), path)
+            return self._first(empty[:1] or self._since(path, note), path)
         current = self._matching([path], place) if note.is_of(path) else None
         if current is not None:
             return current
@@ -247,7 +249,7 @@ class FollowedFile:
         old = self._matching([*same, path, *rotated_files(path, others)], place)
         if old is None or old.path is None:
             self._on_note(f"{path} is another file than before, which is not beside it: the new one is read")
-            return self._first([] if note.size is None else self._since(path, note.modified_ns), path)
+            return self._first([] if note.size is None else self._since(path, note), path)
         if old.path != path:
             old.is_complete = old.is_complete or old.identity != note.identity  # a copy: nobody writes to it
             self._on_note(f"{path} was rotated: {old.path} is read to its end first")
@@ -261,7 +263,7 @@ class FollowedFile:
         same = [each for each in named_files(path, others) if note.is_of(each)]
         old = self._matching([*same, *rotated_files(path, others)] if note.size else same, finished)
         if old is None or old.path is None:
-            return self._first(self._since(path, note.modified_ns), path)
+            return self._first(self._since(path, note), path)
         old.close()
         later = self._between(path, old.path)
         if later:
@@ -350,9 +352,13 @@ class FollowedFile:
         """Files that were made and rotated after an old one."""
         return self._not_late(later_rotated(path, old, self._neighbours.names()))
 
-    def _since(self, path: Path, time_ns: int) -> list[Path]:
-        """Files that were rotated, and written to after a time: behind a file that is not there any more."""
-        return self._not_late(rotated_since(path, time_ns, self._neighbours.names()))
+    def _since(self, path: Path, note: FileNote) -> list[Path]:
+        """Files that were rotated, and written to after a note: behind a file that is not there any more."""
+        files = self._not_late(rotated_since(path, note.modified_ns, self._neighbours.names()))
+        if not note.is_of(path):
+            return files
+        # It was cut where it is: what begins as it does was copied from it, and it is not cut again yet.
+        return [each for each in files if not _is_copy(each, path)]
 
     def _not_late(self, paths: Iterable[Path]) -> list[Path]:
         late = {each.identity for each in self._late}
@@ -412,15 +418,23 @@ class FollowedFile:
 
     def _read_late(self, most: int) -> ReadLines:
         """Lines of files that were rotated away."""
+        open_ones = [each for each in self._late if not (each.is_complete or each.is_deleted)]
         for reader in list(self._late):
             lines = self._counted(reader.lines(most), reader)
             if lines:
                 return lines
-            if reader is self._late[-1] and not (reader.is_complete or reader.is_deleted or reader.is_rewritten):
-                break
+            if reader in open_ones[-1:] and not reader.is_rewritten:
+                continue  # somebody may still write to it
             self._late.remove(reader)
             lines = self._counted(reader.rest(), reader, is_kept=False)
             reader.close()
             if lines:
                 return lines
         return NO_LINES
+
+
+def _is_copy(path: Path, of: Path) -> bool:
+    """Return whether a plain file that is not empty is equal to the first bytes of another."""
+    with suppress(OSError):
+        return not is_packed(path) and path.stat().st_size > 0 and is_begin(path, of)
+    return False

@@ -515,6 +515,11 @@ class SqlSourceConnector(SourceConnector):
     the column only grows. In mode timestamp, a restart between rows of the same time reads these rows again. The
     columns are looked up before each query, so an added column is in the next rows. Tables are divided among the
     tasks.
+
+    A row whose transaction ends after one with a later time, or a larger number, was read is never read: no query can
+    find it. For times, ``timestamp.delay.interval.ms`` leaves young rows for later: as long as the longest
+    transaction lasts, no row is lost. For mode incrementing there is no such setting: let one writer at a time add
+    rows, or use PostgresConnector.
     """
 
     java_class: ClassVar[str] = "io.confluent.connect.jdbc.JdbcSourceConnector"
