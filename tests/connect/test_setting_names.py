@@ -155,6 +155,8 @@ def test_which_connectors_are_experimental_is_in_the_lists(plugins):
 
     found = {p.simple_name: p.experimental for p in plugins.of_kind(PluginKind.SOURCE, PluginKind.SINK)}
     assert {name for name, experimental in found.items() if not experimental} == {
+        "DatagenConnector",
+        "DeltaSink",
         "ElasticsearchSinkConnector",
         "FileStreamSourceConnector",
         "FileStreamSinkConnector",

@@ -319,7 +319,10 @@ class SparkSourceTask(SourceTask):
 
 
 class SparkSourceConnector(SourceConnector):
-    """Any streaming source of Spark, or what ``spark.read`` reads: each row is a record, and is read once."""
+    """Any streaming source of Spark, or what ``spark.read`` reads: each row is a record, and is read once.
+
+    Not tried yet: rebalances, the end of Spark's process at each step, and each of Spark's types from a real source.
+    """
 
     java_class: ClassVar[str] = "SparkSourceConnector"
     config: ClassVar[ConfigDef] = SOURCE_CONFIG
@@ -471,7 +474,11 @@ def _runs(records: Sequence[SinkRecord]) -> Iterator[list[SinkRecord]]:
 
 
 class SparkSinkConnector(AlikeTasksSink):
-    """Any sink of Spark that ``DataFrame.write`` writes to: files each record once, others at least once."""
+    """Any sink of Spark that ``DataFrame.write`` writes to: files each record once, others at least once.
+
+    A record that Spark refuses fails the task, whatever ``errors.tolerance`` says. Not tried yet: rebalances, the end
+    of Spark's process at each step, and each of Spark's types.
+    """
 
     java_class: ClassVar[str] = "SparkSinkConnector"
     config: ClassVar[ConfigDef] = SINK_CONFIG

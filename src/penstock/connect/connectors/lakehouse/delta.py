@@ -195,9 +195,11 @@ class _DeltaTable(LakeTable):
             try:
                 yield
             except (DeltaError, TableNotFoundError) as error:
-                if DeltaTable.is_deltatable(self._name, storage_options=self._form.storage):
-                    raise
-                raise ConflictError(f"the table is gone: {first_line(error)}") from error
+                try:  # `is_deltatable` would hold up all threads of this process until the store answers
+                    DeltaTable(self._name, storage_options=self._form.storage)
+                except TableNotFoundError:
+                    raise ConflictError(f"the table is gone: {first_line(error)}") from error
+                raise
 
     def _application(self, tp: TopicPartition) -> str:
         return f"penstock {self._form.owner} {tp.topic}-{tp.partition}"
@@ -276,7 +278,6 @@ class DeltaSinkConnector(LakeSinkConnector):
     java_class: ClassVar[str] = "DeltaSink"
     task_class: ClassVar[type[SinkTask]] = DeltaSinkTask
     config: ClassVar[ConfigDef] = DELTA_SINK
-    experimental: ClassVar[bool] = True
 
     def contradictions(self, parsed: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         return contradictions(parsed)

@@ -369,6 +369,8 @@ class IcebergSinkConnector(LakeSinkConnector):
     newest one and goes on from there, wherever it or its worker was killed; a task that was cut off cannot commit what
     its successor has. Upserts rewrite the files that hold the keys (copy on write). Small files are compacted by an
     engine, such as Spark's ``rewrite_data_files``.
+
+    Not tried yet: REST catalogs, and stores and catalogs whose requests fail in the middle.
     """
 
     java_class: ClassVar[str] = "IcebergSink"
