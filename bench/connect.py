@@ -1,8 +1,9 @@
 """Connect workers, Java's and Penstock's, on one broker in one run: python bench/connect.py [--records N] [--output FILE].
 
 Each worker gets the same connectors by the same requests: a file source, a file sink, a file source with three
-transformations and JSON, a mirror; and a JDBC sink to PostgreSQL, which in Java is Debezium's. The time counts from the request to the last record; CPU and memory are those of
-all processes of the worker.
+transformations and JSON, a mirror; and a JDBC sink to PostgreSQL, which in Java is Debezium's. The time counts from the
+request to the last record; CPU and memory are those of all processes of the worker. Workers are distributed ones, or
+standalone ones with ``--mode standalone``; ``--tasks`` are those of the JDBC sink, with a partition for each.
 """
 
 from __future__ import annotations
@@ -69,30 +70,34 @@ PENSTOCK = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
 
 
 class Worker:
-    """A distributed worker as a process tree.
+    """A worker as a process tree.
 
     Args:
         kind: ``java`` or ``penstock``.
+        mode: ``distributed`` or ``standalone``.
         servers: The broker.
         folder: Where its settings and its log go.
         own: More settings.
     """
 
-    def __init__(self, kind: str, servers: str, folder: Path, own: dict[str, str]) -> None:
+    def __init__(self, kind: str, mode: str, servers: str, folder: Path, own: dict[str, str]) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.kind = kind
-        names = {f"{each}.storage.topic": f"{kind}-{each}" for each in ("config", "offset", "status")}
-        factors = {f"{each}.storage.replication.factor": "1" for each in ("config", "offset", "status")}
+        stores = ("config", "offset", "status")
+        of_mode = {"offset.storage.file.filename": str(folder / f"{kind}.offsets")}
+        if mode == "distributed":
+            of_mode = {f"{each}.storage.topic": f"{kind}-{each}" for each in stores}
+            of_mode |= {f"{each}.storage.replication.factor": "1" for each in stores}
+            of_mode |= {"group.id": kind, "offset.storage.partitions": "1", "status.storage.partitions": "1"}
         settings = {
-            "bootstrap.servers": servers, "group.id": kind, "key.converter": STRING, "value.converter": STRING,
-            "listeners": f"http://127.0.0.1:{self.port}", "offset.storage.partitions": "1",
-            "status.storage.partitions": "1", "offset.flush.interval.ms": "1000", **names, **factors, **own,
+            "bootstrap.servers": servers, "key.converter": STRING, "value.converter": STRING,
+            "listeners": f"http://127.0.0.1:{self.port}", "offset.flush.interval.ms": "1000", **of_mode, **own,
         }  # fmt: skip
         file = folder / f"{kind}.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        command = [*PENSTOCK, "connect", "worker", str(file)]
+        command = [*PENSTOCK, "connect", "worker" if mode == "distributed" else mode, str(file)]
         if kind == "java":
             plugins = folder / "plugins"
             plugins.mkdir(exist_ok=True)
@@ -100,7 +105,7 @@ class Worker:
             with file.open("a") as out:
                 out.write(f"plugin.path={plugins}\n")
             jars = fetch_jars(f"kafka-connect-{CONNECT_VERSION}", JARS)
-            main = "org.apache.kafka.connect.cli.ConnectDistributed"
+            main = f"org.apache.kafka.connect.cli.Connect{mode.title()}"
             command = [java_command(), *HEAP, "-cp", f"{jars}/*", main, str(file)]
         began = time.monotonic()
         with (folder / f"{kind}.log").open("wb") as log:
@@ -194,11 +199,13 @@ def lines(count: int) -> list[bytes]:
     ]  # fmt: skip
 
 
-def fill(log, topic: str, values: list[bytes]) -> None:
-    log.create_topic(topic)
-    for at in range(0, len(values), 50_000):
-        part = pa.array(values[at : at + 50_000], pa.large_binary())
-        log.append(topic, 0, pa.RecordBatch.from_arrays([part], ["value"]))
+def fill(log, topic: str, values: list[bytes], partitions: int = 1) -> None:
+    log.create_topic(topic, partitions)
+    for partition in range(partitions):
+        own = values[partition::partitions]
+        for at in range(0, len(own), 50_000):
+            part = pa.array(own[at : at + 50_000], pa.large_binary())
+            log.append(topic, partition, pa.RecordBatch.from_arrays([part], ["value"]))
 
 
 def at_end(log, topic: str, wanted: bytes):
@@ -275,7 +282,7 @@ def cases(log, servers: str, folder: Path, counts: tuple[int, int]):
     ]
 
 
-def jdbc_cases(log, postgres: PostgresServer, count: int):
+def jdbc_cases(log, postgres: PostgresServer, count: int, tasks: int):
     """The cases of a sink to PostgreSQL, inserts and upserts of structs with five fields, in each one's own settings."""
     fields = (("id", "int64"), ("name", "string"), ("amount", "double"), ("paid", "boolean"), ("at", "int64"))
     schema = {"type": "struct", "optional": False, "fields": [
@@ -288,7 +295,7 @@ def jdbc_cases(log, postgres: PostgresServer, count: int):
         f'{head}, "payload": {{"id": {n}, "name": "customer {n}", "amount": {n / 7}, "paid": {"true" if n % 2 else "false"}, '
         f'"at": {1_760_000_000_000 + n}}}}}'.encode()
         for n in range(count)
-    ])  # fmt: skip
+    ], tasks)  # fmt: skip
     java = {
         "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector", "connection.username": "postgres",
         "connection.password": "none", "connection.url": f"jdbc:postgresql://127.0.0.1:{postgres.port}/postgres",
@@ -305,7 +312,8 @@ def jdbc_cases(log, postgres: PostgresServer, count: int):
         def make(kind: str):
             table = f"{kind}_{mode}"
             config = {
-                **(java if kind == "java" else own), "topics": "rows", "insert.mode": mode, table_format[kind]: table,
+                **(java if kind == "java" else own), "topics": "rows", "tasks.max": str(tasks), "insert.mode": mode,
+                table_format[kind]: table,
                 "value.converter": JSON, "value.converter.schemas.enable": "true",
             }  # fmt: skip
 
@@ -357,6 +365,8 @@ def main() -> None:
         "--jdbc-records", type=int, default=200_000, help="rows of the JDBC sink, if PostgreSQL is there"
     )
     parser.add_argument("--only", default="", help="the cases whose names have this text")
+    parser.add_argument("--tasks", type=int, default=1, help="tasks of the JDBC sink, and partitions of its topic")
+    parser.add_argument("--mode", default="distributed", choices=("distributed", "standalone"))
     parser.add_argument("--order", default="java,penstock", help="the workers, one after the other")
     parser.add_argument("--set", action="append", default=[], help="NAME=VALUE, a setting of Penstock's worker")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "connect.json")
@@ -375,10 +385,10 @@ def main() -> None:
         if missing_postgres() is None:
             postgres = PostgresServer()
             stack.callback(postgres.stop)
-            made += jdbc_cases(log, postgres, options.jdbc_records)
+            made += jdbc_cases(log, postgres, options.jdbc_records, options.tasks)
         for kind in options.order.split(","):
             own = dict(each.split("=", 1) for each in options.set) if kind == "penstock" else {}
-            worker = Worker(kind, servers, folder, own)
+            worker = Worker(kind, options.mode, servers, folder, own)
             found: dict[str, object] = {}
             try:
                 found |= worker.started()

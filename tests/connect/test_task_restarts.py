@@ -6,9 +6,13 @@ from penstock.connect.data import SettingError
 from penstock.connect.rest import WorkerServer
 from penstock.connect.settings import WorkerConfig
 from penstock.connect.storage.config_store import RestartRequest
+from penstock.connect.tasks.handles import ThreadTask
+from penstock.connect.tasks.parts import TaskSpec
 from penstock.connect.worker.restarts import RestartPolicy, TaskRestarts
 from penstock.connect.worker.view import WorkerView
 from penstock.errors import LogUnavailableError
+from penstock.log import Producer
+from penstock.log.open import open_log
 from test_connect_worker import ask, until
 from test_connect_worker import settings as worker_settings
 
@@ -262,3 +266,43 @@ def test_a_worker_starts_failed_tasks_again_and_keeps_the_records_that_a_sink_re
         assert (tmp_path / "marks").read_text() == "xxx"
     finally:
         server.stop()
+
+
+PUT_OUT = """
+import sqlite3
+from pathlib import Path
+from penstock.connect.functions import sink
+
+@sink("PutOut", log=str, out=str)
+def put_out(settings, batch):
+    with Path(settings.out).open("a") as out:
+        out.writelines(f"{record.value} " for record in batch)
+    with sqlite3.connect(settings.log, timeout=60) as log:  # as the coordinator does to a member that was silent
+        log.execute("DELETE FROM group_members")
+        log.execute("DELETE FROM group_owners")
+        log.execute("UPDATE groups SET generation = generation + 1")
+    log.close()
+"""
+
+
+def test_a_sinks_task_whose_group_has_put_it_out_before_a_commit_goes_on(tmp_path):
+    (tmp_path / "plugins.py").write_text(PUT_OUT)
+    url, out = f"sqlite:///{tmp_path}/log.db", tmp_path / "out.txt"
+    connector = {"connector.class": "PutOut", "topics": "t", "name": "s", "log": f"{tmp_path}/log.db", "out": str(out)}
+    own = {"bootstrap.servers": url, "offset.flush.interval.ms": "0", "plugin.path": str(tmp_path / "plugins.py")}
+    spec = TaskSpec(("s", 0), connector, connector, worker_settings(tmp_path, **own), "distributed", "offsets", url)
+    with open_log(url) as log, Producer(log) as producer:
+        log.create_topic("t", 1)
+        task = ThreadTask(spec, "STARTED")
+        news = []
+        try:
+            for text in ("a", "b", "c"):
+                producer.send("t", text.encode())
+                producer.flush()
+                until(lambda text=text: (out.exists() and text in out.read_text().split()) or not task.alive())
+            news += task.news()
+        finally:
+            task.want("STOPPED")
+            assert task.join(60)
+    assert "FAILED" not in [each.state for each in news], news
+    assert set(out.read_text().split()) == {"a", "b", "c"}

@@ -320,7 +320,6 @@ _COMMON = (
     _text("ssl.certificate.file"),
     _text("ssl.key.file"),
     _text("ssl.ca.file"),
-    _text("tasks.in.process", "false", kind=Kind.BOOLEAN),
     _text("delivery.guarantee", "exactly_once", rule=OneOf(("exactly_once", "at_least_once"))),
 )
 _DISTRIBUTED = (
@@ -339,8 +338,12 @@ _DISTRIBUTED = (
     _text("scheduled.rebalance.max.delay.ms", "30000", kind=Kind.INT),
     _text("exactly.once.source.support", "disabled", rule=OneOf(("disabled", "enabled", "preparing"))),
     _text("inter.worker.key.ttl.ms", "3600000", kind=Kind.INT),
+    _text("tasks.in.process", "false", kind=Kind.BOOLEAN),
 )
-_STANDALONE = (_required("offset.storage.file.filename"),)
+_STANDALONE = (
+    _required("offset.storage.file.filename"),
+    _text("tasks.in.process", "true", kind=Kind.BOOLEAN),  # as in Java: one process, which a debugger can follow
+)
 # What stands behind them is for converters, providers, listeners, topics and reporters to know.
 _OPEN_ENDED = (
     "key.converter.", "value.converter.", "header.converter.", "config.providers.", "config.storage.",

@@ -15,7 +15,7 @@ from penstock.connect.data import DataError, Header, Headers, RetriableError, Sc
 from penstock.connect.delivery.pipeline import OnStep, Pipeline, Step
 from penstock.connect.delivery.record_errors import NOT_PUT, ErrantRecords
 from penstock.connect.delivery.source import Unwatched, Watcher
-from penstock.errors import ConnectError
+from penstock.errors import ConnectError, FencedError
 from penstock.log import Consumer, ConsumerRecord, RebalanceListener, TopicPartition
 from penstock.log.base import TopicLog
 from penstock.log.client_interfaces import records_of
@@ -261,7 +261,11 @@ class SinkDelivery(RebalanceListener):
         safe = {p: min(o, self._read.get(p, o)) for p, o in agreed.items() if p in self._open}
         new = {tp: offset for tp, offset in safe.items() if self._committed.get(tp) != offset}
         if new:
-            self._consumer.commit(new)
+            try:
+                self._consumer.commit(new)
+            except FencedError as error:  # the group goes on without this member: the next poll joins it again
+                self._watcher.count(0, str(error))
+                return {}
             self._committed.update(new)
         self._on_step(Step.COMMITTED)
         return new

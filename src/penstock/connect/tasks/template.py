@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import sys
@@ -52,6 +53,8 @@ def fork_template(url: str) -> None:
         os.chmod(address, 0o600)  # noqa: PTH101 - a socket
         listener.listen()
         alive_r, alive_w = os.pipe()
+        gc.collect()
+        gc.freeze()  # else each look for garbage writes to the pages that the processes share
         pid = os.fork()
         if pid == 0:
             _serve(listener, alive_r, alive_w)
