@@ -101,7 +101,7 @@ import pyarrow.compute, pyarrow.fs, numpy, zoneinfo
 assert pyarrow.fs.LocalFileSystem() and numpy.ones((2, 2)) @ numpy.ones(2) is not None
 assert pyarrow.compute.year(pyarrow.array([0], pyarrow.timestamp("s", "Europe/Rome"))).to_pylist() == [1970]
 assert len(ssl.create_default_context().get_ca_certs()) > 50 and zoneinfo.ZoneInfo("Europe/Rome")
-assert importlib.util.find_spec("penstock.engines.batches.engine").cached and pathlib.Path(importlib.util.find_spec("polars").cached).exists()
+assert all(pathlib.Path(importlib.util.find_spec(name).cached).exists() for name in ("json", "polars", "penstock.config"))
 """
 
 
