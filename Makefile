@@ -58,7 +58,7 @@ compiled: $(READY)
 unit: compiled  ## the tests alone, by four processes; ARGS="-k name -x -n 0" goes to pytest (-n 0: in this process)
 	$(BIN)/pytest -n 4 --reruns 1 --doctest-modules src tests $(ARGS)
 
-test-all: test  ## and the whole sets of which `make test` takes samples: recorded cases in random batches, malformed bytes
+test-all: test  ## and the whole sets of which `make test` takes samples; PENSTOCK_SEEDS=10000 for fewer simulated schedules
 	$(BIN)/python tests/conformance/run.py tests/conformance/cases.tar.xz --splits 1
 	$(BIN)/python tests/conformance/run.py tests/conformance/cases-44.tar.xz
 	$(BIN)/python tests/conformance/run.py tests/conformance/cases-44.tar.xz --splits 1
@@ -72,6 +72,7 @@ test-all: test  ## and the whole sets of which `make test` takes samples: record
 	$(BIN)/python tests/judges/judges.py --judge smoke --size short --count 1
 	$(BIN)/python tests/fuzz/serde_fuzz.py 10000
 	$(BIN)/python tests/fuzz/wire_fuzz.py 1000000
+	$(BIN)/python tests/simulation/schedules.py --schedules $(or $(PENSTOCK_SEEDS),100000)
 	PENSTOCK_EXAMPLES=100 $(BIN)/pytest -n 2 tests/property tests/sql tests/unit/runtime tests/unit/state/test_views.py
 	$(BIN)/pytest -m whole tests
 

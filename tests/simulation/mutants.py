@@ -142,6 +142,12 @@ def _full_disks(seed: int) -> list[Fault]:
     return sorted(Fault(dice.randint(40, 700), kind) for kind in kinds)
 
 
+def _lost_writers(seed: int) -> list[Fault]:
+    """Draw crashes of threads, each of which may write what the others of its machine read."""
+    dice = dice_of("lost writers", seed)
+    return sorted(Fault(dice.randint(80, 600), "crash") for _ in range(4))
+
+
 def _silent_drivers(seed: int) -> list[Fault]:
     """Draw pauses of processes, longer than the sessions of members."""
     dice = dice_of("silent drivers", seed)
@@ -246,6 +252,20 @@ MUTANTS = (
            "return True", "return False", ("tables",), first_seed=96),
     Mutant("an embedded log takes commits of fenced producers", ("penstock.log.embedded.coordination", "check_producer"),
            "row is not None and row[0] > epoch", "False", ("tables",), first_seed=147),
+    Mutant("a thread begins before it has filled the global stores", (f"{LOOP}.global_state", "FollowedCopy.restore"),
+           "for tp, end in ends.items():", "for tp, end in ():", ("global_table",)),
+    Mutant("a thread begins before another one has filled the global stores", (f"{LOOP}.global_state", "FollowedCopy.restore"),
+           "if noted_ids == ids and all(at.get(tp, -1) >= end for tp, end in ends.items()):", "if True:", ("global_table",), first_seed=9),
+    Mutant("the next writer of global stores does not read on", (f"{LOOP}.global_state", "FollowedCopy.look"),
+           "return dict(self._copy.positions)", "return None", ("global_table",),
+           faults=_lost_writers, layout=_three_on_one, first_seed=226),
+    Mutant("the next writer of global stores is where it has begun itself", (f"{LOOP}.global_state", "FollowedCopy.look"),
+           "self._copy.positions, self._copy.ids = self._copy.noted()", "self._copy.ids = self._copy.noted()[1]", ("global_table",),
+           faults=_lost_writers, layout=_three_on_one, first_seed=226),
+    Mutant("a thread without tasks does not follow the global stores", (f"{HOSTING}.thread_host", "ThreadHost._loop"),
+           "if tasks.active or thread.follows_globals:", "if tasks.active:", ("global_table",), first_seed=20),
+    Mutant("a new attempt counts as far as the one before", (f"{HOSTING}.epoch", "Epoch._hello"),
+           "before is not None and before.attempt == state.attempt", "before is not None"),
     Mutant("a lease that two hold: a fenced write is tried again by a producer that fences the new holder",
            (RECORD, "KafkaFencedRecord.replace"),
            "self._compare(version)  # before another writer is fenced\n                self._claim()\n"

@@ -168,6 +168,11 @@ def inputs_of(name: str, seed: int, count: int = RECORDS) -> list[Input]:
         topic, number = dice.choice(topics), dice.randrange(KEYS)
         value = None if name == "tables" and dice.random() < 0.15 else f"v{dice.randrange(6)}".encode()
         inputs.append(Input(topic, number % plan.partitions[topic], f"key{number}".encode(), value, time))
+    if name == "global_table":  # which nobody looks up, while all others come
+        for n in range(9):
+            value = None if n % 4 == 3 else f"later{n}".encode()
+            inputs.append(Input("names", n % 2, f"later{n % 3 * 2 + n % 2}".encode(), value, 1_500 + n * count * 50))
+        inputs.sort(key=lambda each: each.order)
     if name in ("closed", "suppress"):  # windows close by the time of their partition
         inputs += [Input("in", number, f"end{number}".encode(), b"end", time + 50_000 + number) for number in range(2)]
     if name == "punctuated":

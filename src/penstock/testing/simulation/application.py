@@ -27,7 +27,7 @@ from penstock.log.streams_groups.group import GroupSettings
 from penstock.log.streams_groups.member import MemberFacts
 from penstock.testing.simulation.brokers import Brokers
 from penstock.testing.simulation.connection import BrokerConnection, Network
-from penstock.testing.simulation.control import Channel
+from penstock.testing.simulation.control import Channel, SimulatedControlClient
 from penstock.testing.simulation.embedded_log import EmbeddedBrokers, EmbeddedConnection, HeartbeatsOverNetwork
 from penstock.testing.simulation.machines import Machine
 from penstock.testing.simulation.scheduler import Process, Scheduler
@@ -348,8 +348,17 @@ class Application:
                 self.channel.send(client.member, {"stop": True})
             else:
                 epoch.on_message(client.member, message)
+                client.has_reported |= "report" in message
+                self._check_state(epoch, client)
             if "hello" not in message and "gone" not in message:
                 client.acknowledge(message)
+
+    def _check_state(self, epoch: Epoch, client: SimulatedControlClient) -> None:
+        """Check that the application does not count as running before each thread that the driver knows has said so."""
+        state = epoch.threads.get(client.member.thread)
+        is_known = state is not None and state.attempt[2] == client.attempt
+        if is_known and not client.has_reported and epoch.is_running:
+            self._violate(f"the application is running, though {client.process.name} has not reported yet")
 
     def _failure_of(self, epoch: Epoch, started: Sequence[_Started]) -> PenstockError:
         """Return the error of an epoch whose processes have all ended."""

@@ -135,6 +135,7 @@ class SimulatedControlClient:
         self.incoming: list[tuple[float, dict[str, Any]]] = []
         self.is_connected = False
         self.has_to_stop = self.is_lost = False
+        self.has_reported = False  # whether the driver has had a report of it
         self._scheduler.spawn(f"{self.process.name} control", self.process, self._stay)
 
     def assignment(self, timeout_s: float) -> Any:

@@ -14,13 +14,17 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from penstock.base.clock import unix_ms
 from penstock.config import StreamsConfig
 from penstock.engines.threads.app import ThreadApp
+from penstock.engines.threads.loop.global_state import FollowedCopy, MemoryGlobals
 from penstock.engines.threads.replicas.replica_folders import tasks_on_disk
 from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.log.base import HEADERS_TYPE, TopicPartition
 from penstock.runtime.local_task import LocalTask
 from penstock.runtime.rows import Headers, RawRecord
+from penstock.runtime.sensor import Sensor
+from penstock.state.free_memory import keep_on_heap
 from penstock.testing.simulation.application import Application, Layout
 from penstock.testing.simulation.brokers import Brokers
 from penstock.testing.simulation.connection import Network
@@ -47,6 +51,8 @@ _APPLICATION = "simulated"
 _LIMIT_S = 150.0
 _WRITES_BACK = 0.4  # the share of writes after which the operating system writes a file to the disk
 _CLOCK_MS = 3_600_000
+_SETTLED_S = 0.6
+_KEPT_BYTES, _AT_ONCE_BYTES = 64 << 20, 1 << 20
 _CLEANS = 0.5  # the share of runs in which the brokers compact topics
 _CLEANS_EVERY_S = 0.7
 _DELETIONS = {"delete.retention.ms": "3000"}  # a replica that was away for longer may have missed some
@@ -141,10 +147,10 @@ class Plan:
         """Return the application as a new process loads it."""
         return self.app
 
-    @property
-    def settled_s(self) -> float:
-        """For how long nothing may come before a run has ended: the clock may be set back by some seconds."""
-        return 5.0 if self.comparison == "sums" else 0.6
+    def settled_s(self, faults: Sequence[Fault]) -> float:
+        """Return for how long nothing may come before a run has ended: the clock may be set back by some seconds."""
+        is_late = self.comparison == "sums" and any(each.kind == "clock" and each.seconds < 0 for each in faults)
+        return 5.0 if is_late else _SETTLED_S
 
     @cached_property
     def sinks(self) -> list[str]:
@@ -208,6 +214,7 @@ def run(
         faults: What happens to it.
         layout: Its threads and machines.
     """
+    keep_on_heap(_KEPT_BYTES, _AT_ONCE_BYTES)  # as workers do: LMDB's files are opened and closed all the time
     with _folder() as root:
         return _Run(plan, inputs, seed, faults, layout or Layout(), root).outcome()
 
@@ -247,6 +254,7 @@ class _Run:
             and not layout.is_embedded
             and not any(each.kind == "power" for each in faults)  # replicas that are lost were all that knows offsets
         )
+        self._copied: dict[Path, dict[TopicPartition, int]] = {}  # by folders of copies of global stores
         self._forgotten: dict[TopicPartition, tuple[int, Process | None]] = {}  # with the owners of their tasks
         self._kinds: dict[str, int] = {}
         self._fed = 0
@@ -260,7 +268,7 @@ class _Run:
                 plan.app_of_process,
                 layout,
                 self._is_done,
-                plan.settled_s,
+                plan.settled_s(faults),
                 f"instance-{number}" if layout.instances > 1 else "",
             )
             for number in range(layout.instances)
@@ -270,7 +278,7 @@ class _Run:
 
     def outcome(self) -> Outcome:
         applications, scheduler = self._applications, self._scheduler
-        with installed(scheduler, self._connection, SimulatedControlClient, self._on_disk):
+        with installed(scheduler, self._connection, SimulatedControlClient, self._on_disk) as self._copies:
             try:
                 scheduler.spawn("input", Process("input"), self._feed)
                 if scheduler.dice.random() < _CLEANS:
@@ -326,7 +334,16 @@ class _Run:
         brokers = self._brokers
         if self._fed < len(self._inputs) or not brokers.is_settled(self._places):
             return False
-        return all(self._done_to(tp) >= brokers.end_of(tp) for tp in self._places)
+        return all(self._done_to(tp) >= brokers.end_of(tp) for tp in self._places) and self._are_copies_filled()
+
+    def _are_copies_filled(self) -> bool:
+        """Return whether the copies of global stores that threads use are at the ends of their topics."""
+        topics = self._plan.app.plan.global_topics
+        if not topics:
+            return True
+        ends = {tp: self._brokers.end_of(tp) for topic in topics for tp in self._brokers.places(topic)}
+        at = [self._copied.get(folder, {}) for folder in self._copies.followed()]
+        return all(each.get(tp, 0) >= end for each in at for tp, end in ends.items())
 
     def _done_to(self, tp: TopicPartition) -> int:
         """Return the offset up to which all was committed.
@@ -429,6 +446,8 @@ class _Run:
         self._scheduler.tell(f"FAULT ({fault}): {what}")
 
     def _on_disk(self, replica: Any, what: str) -> None:
+        if (copied := replica.position.notes.get("positions")) is not None:
+            self._copied[replica.directory.parent] = {TopicPartition(topic, at): end for topic, at, end in copied}
         self._scheduler.point(what)
         actor = self._scheduler.current
         if actor is None or actor.process.machine is None:
@@ -463,6 +482,30 @@ class _Run:
                 if not self._is_same(place[0], rows, replayed[place]):
                     text = _difference(replayed[place], rows)
                     violations.append(f"replica of task {place[1]} on {machine.name}, store {place[0]}: {text}")
+            if self._plan.app.plan.global_topics and self._plan.judge is None:
+                violations += self._check_copy(machine)
+        return violations
+
+    def _check_copy(self, machine: Machine) -> list[str]:
+        """Compare a machine's copy of the global stores, if it is at the ends of their topics, with these."""
+        app, violations = replace(self._plan.app, replica_root=str(machine.replicas)), []
+
+        def look() -> None:
+            log: Any = self._connection()
+            copy, filled = FollowedCopy(app, Sensor(), unix_ms), MemoryGlobals(app, Sensor(), unix_ms)
+            try:
+                if filled.restore(log) == copy.look():
+                    for name in sorted(app.topology.global_stores):
+                        spec = app.topology.stores[name]
+                        rows, wanted = ([*each.views.view(spec).all()] for each in (copy, filled))
+                        if rows != wanted:
+                            text = _difference(wanted, rows)
+                            violations.append(f"copy of global store {name} on {machine.name}: {text}")
+            finally:
+                filled.close()
+                copy.close()
+
+        self._as_checker(machine, look)
         return violations
 
     def _is_same(self, store: str, rows: Entries, replayed: Entries) -> bool:
@@ -487,11 +530,15 @@ class _Run:
             for task in tasks:
                 rows.update(_rows_of_task(app, task, log, committed))
 
+        self._as_checker(machine, look)
+        return rows
+
+    def _as_checker(self, machine: Machine, look: Callable[[], None]) -> None:
+        """Run a check in a process of its own on a machine."""
         actor = self._scheduler.spawn("checker", Process("checker", machine), look)
         self._scheduler.run(lambda: actor.is_done, self._scheduler.now_s + _LIMIT_S)
         if actor.error is not None:
             raise actor.error
-        return rows
 
     def _check_outputs(self, written: Mapping[str, Sequence[RawRecord]]) -> list[str]:
         violations = []

@@ -14,7 +14,7 @@ from penstock.testing.simulation.scheduler import dice_of
 
 __all__ = ["Failure", "Report", "layout_of", "simulate", "simulate_seed"]
 
-_EMBEDDED, _SHARED = 0.15, 0.08  # the share of runs over an embedded log, and of those with two instances
+_EMBEDDED, _SHARED = 0.09, 0.04  # the share of runs over an embedded log, and of those with two instances
 _MOST_TRIES = 60  # runs to make one failure small
 
 

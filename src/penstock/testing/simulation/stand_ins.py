@@ -6,6 +6,7 @@ those of the simulation.
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import time
 import uuid
@@ -20,15 +21,16 @@ from typing import Any, Self
 from penstock.base import clock as base_clock
 from penstock.engines import global_copy
 from penstock.engines.threads.hosting import control_channel, group_members, hosted_tasks, thread_host
-from penstock.engines.threads.loop import thread
+from penstock.engines.threads.loop import global_state, thread
 from penstock.engines.threads.loop.commit import Purger
 from penstock.engines.threads.replicas import replica_folders, restoring
-from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
+from penstock.state.lmdb_replicas import lmdb_replica
+from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica, open_environment
 from penstock.state.lmdb_replicas.watched import watch_replicas
 from penstock.testing.simulation.machines import Machine
-from penstock.testing.simulation.scheduler import Actor, Scheduler
+from penstock.testing.simulation.scheduler import Actor, Process, Scheduler
 
-__all__ = ["SimulatedThreads", "SimulatedTime", "installed"]
+__all__ = ["OpenCopies", "SimulatedThreads", "SimulatedTime", "installed"]
 
 EPOCH_MS = 1_700_000_000_000  # the wall clock at the beginning
 _TIMED = (
@@ -223,6 +225,111 @@ class _Watched:
         """Do nothing: it holds nothing."""
 
 
+def _folder(path: Path) -> Path:
+    """Make a folder, see `own_folder`; whose the folders on the way are is no part of a simulation."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+class _SharedEnvironments:
+    """LMDB's files: each is opened once in this process, for all simulated processes that have it open."""
+
+    def __init__(self) -> None:
+        self._users: dict[tuple[int, int], tuple[Any, list[_SharedEnvironment]]] = {}
+
+    def open(self, directory: Path, map_bytes: int, stores: int, *, flushes: bool) -> _SharedEnvironment:
+        """Open an environment, see `open_environment`."""
+        file = directory / "data.mdb"
+        found = self._users.get(_identity(file)) if file.exists() else None
+        if found is None:
+            env = open_environment(directory, map_bytes, stores, flushes=flushes)
+            found = self._users[_identity(file)] = env, []
+        env, users = found
+        users.append(_SharedEnvironment(env, self._closed))
+        return users[-1]
+
+    def _closed(self, user: _SharedEnvironment) -> None:
+        for identity, (env, users) in self._users.items():
+            if user in users:
+                users.remove(user)
+                if not users:
+                    del self._users[identity]
+                    env.close()
+                return
+
+
+class _SharedEnvironment:
+    """An environment as one simulated process has it open."""
+
+    def __init__(self, env: Any, on_close: Callable[[_SharedEnvironment], None]) -> None:
+        self._env, self._on_close = env, on_close
+
+    def close(self) -> None:
+        """Close it; the files are closed when nobody has them open."""
+        self._on_close(self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+
+def _identity(file: Path) -> tuple[int, int]:
+    status = file.stat()
+    return status.st_dev, status.st_ino
+
+
+class _FileLocks:
+    """The module ``fcntl``: who waits for the lock of a file lets others go on."""
+
+    LOCK_EX, LOCK_NB, LOCK_UN = fcntl.LOCK_EX, fcntl.LOCK_NB, fcntl.LOCK_UN
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def flock(self, file: Any, operation: int) -> None:
+        is_patient = not operation & (fcntl.LOCK_NB | fcntl.LOCK_UN) and self._scheduler.runs_this_thread()
+        while is_patient:
+            try:
+                fcntl.flock(file, operation | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._scheduler.wait(_LOCKED_S)
+            else:
+                return
+        fcntl.flock(file, operation)
+
+
+_LOCKED_S = 0.01  # between two tries for a lock
+
+
+class OpenCopies:
+    """The folders of copies of global stores that processes have open: each process sees its own.
+
+    Args:
+        scheduler: The scheduler.
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._open: set[tuple[Process | None, Path]] = set()
+
+    def add(self, folder: Path) -> None:
+        """Note that the present process has a copy open."""
+        self._open.add((self._process(), folder))
+
+    def discard(self, folder: Path) -> None:
+        """Note that the present process has closed a copy."""
+        self._open.discard((self._process(), folder))
+
+    def __contains__(self, folder: Path) -> bool:
+        return (self._process(), folder) in self._open
+
+    def followed(self) -> set[Path]:
+        """Return the copies that living processes have open."""
+        return {folder for process, folder in self._open if process is not None and not process.is_dead}
+
+    def _process(self) -> Process | None:
+        return None if self._scheduler.current is None else self._scheduler.current.process
+
+
 class _BootId:
     """The path of the boot id of the machine that asks."""
 
@@ -249,8 +356,8 @@ class _Uuids:
 @contextmanager
 def installed(
     scheduler: Scheduler, open_log: Callable[[], Any], client: Any, on_disk: Callable[[Any, str], None]
-) -> Iterator[None]:
-    """Have production modules use the simulation's parts in place of their process's.
+) -> Iterator[OpenCopies]:
+    """Have production modules use the simulation's parts in place of their process's; yield the copies that are open.
 
     Args:
         scheduler: The scheduler.
@@ -258,7 +365,7 @@ def installed(
         client: The class in place of `ControlClient`.
         on_disk: Called before and after each write to a replica.
     """
-    clock, threads = SimulatedTime(scheduler), SimulatedThreads(scheduler)
+    clock, threads, copies = SimulatedTime(scheduler), SimulatedThreads(scheduler), OpenCopies(scheduler)
     opened, move = LmdbReplica.__init__, LmdbReplica._move  # noqa: SLF001 - every write goes by it
     replicas: list[Any] = []
 
@@ -288,6 +395,10 @@ def installed(
         (control_channel, "ControlClient", client),
         (group_members, "uuid", _Uuids(scheduler)),
         (global_copy, "_PIECE_RECORDS", 3),
+        (global_copy, "fcntl", _FileLocks(scheduler)),
+        (global_state, "_open_here", copies),
+        (lmdb_replica, "open_environment", _SharedEnvironments().open),
+        (lmdb_replica, "own_folder", _folder),
         (replica_folders, "watch_replicas", watched),
         (restoring, "_PIECE_BYTES", 100),
         (thread_host, "load_app", lambda _: None),
@@ -303,7 +414,7 @@ def installed(
         logger.setLevel(logging.CRITICAL)  # what is logged about faults is not about this process
         for where, name, part in parts:
             setattr(where, name, part)
-        yield
+        yield copies
     finally:
         logger.setLevel(level)
         for where, name, part in before:

@@ -221,8 +221,8 @@ class ThreadHost:
                 self._note(thread, tasks)
                 noted = time.monotonic()
                 control.send({"report": self._report}, 0.0)
-            if tasks.active:
-                thread.step(_STEP_S if not tasks.pending else _HURRY_S)
+            if tasks.active or thread.follows_globals:  # others of this machine may read the copy that it writes
+                thread.step(_STEP_S if tasks.active and not tasks.pending else _HURRY_S)
             elif not has_changed:
                 time.sleep(_HURRY_S)
             now = time.monotonic()

@@ -308,6 +308,11 @@ class StreamThread:
         return self._tasks[task].store(name)
 
     @property
+    def follows_globals(self) -> bool:
+        """Whether there are global stores, which it follows also without tasks."""
+        return self._globals is not None
+
+    @property
     def positions(self) -> dict[TopicPartition, int]:
         """The offset of the next record to process, by partition."""
         return {tp: at for task in self._tasks.values() for tp, at in task.buffers.positions().items()}
