@@ -19,6 +19,9 @@ from penstock.errors import (
     MissingSegmentError,
     StateError,
 )
+from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
+from penstock.state.lmdb_replicas.replica import ReplicaPosition
+from penstock.state.lmdb_replicas.watched import watch_replicas
 from penstock.state.segments import local_storage as storage_module
 from penstock.state.segments.segment import SegmentHead, pack, unpack
 from penstock.state.snapshots import SnapshotPolicy
@@ -196,6 +199,20 @@ def test_a_cut_replica_is_rebuilt(opened, tmp_path):
     (data,) = (tmp_path / "replica").rglob("data.mdb")
     os.truncate(data, 16_384)
     assert len(rows(opened(), 3)) == 3
+
+
+def test_a_cut_replica_of_others_is_left_out(tmp_path):
+    """A power cut has left a file whose pages are not all there: to read one would end this process."""
+    replica = LmdbReplica(tmp_path, "one", ["s"])
+    values = [bytes([number]) * 1_000 for number in range(100)]
+    keys = [bytes([number]) for number in range(100)]
+    replica.apply(["s"], lambda _: [(keys, values)], ReplicaPosition())
+    data = replica.directory / "data.mdb"
+    replica.close()
+    (there,) = watch_replicas(tmp_path, "one", ["s"])
+    there.close()
+    os.truncate(data, 8_192)  # the two pages that say where the others are
+    assert watch_replicas(tmp_path, "one", ["s"]) == []
 
 
 def test_a_replica_that_is_ahead_or_of_another_chain_is_rebuilt(opened, tmp_path):

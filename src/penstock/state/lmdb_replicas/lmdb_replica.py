@@ -56,6 +56,7 @@ __all__ = [
     "remove_files",
     "replica_description",
     "replica_place",
+    "require_whole",
 ]
 
 MAP_BYTES = 16 << 30  # addresses, neither memory nor disk: the file is as long as the data written
@@ -451,9 +452,7 @@ class LmdbReplica:
     def _open(self) -> None:
         flushes = self._about["boot"] == ""
         self._env = open_environment(self._directory, self._map_bytes, len(self.readable_stores), flushes=flushes)
-        pages = self._env.info()["last_pgno"] + 1
-        if (self._directory / "data.mdb").stat().st_size < pages * self._env.stat()["psize"]:
-            raise lmdb.CorruptedError("the file has been cut short")  # reading on would end the process
+        require_whole(self._env, self._directory)
         self._stores = {}
         self._most_rows = 0
         self._opened = self._identities()
@@ -618,6 +617,17 @@ def _take_slot(root: Path) -> tuple[Path, Any]:
             for scratch in directory.glob(".section.*"):  # which earlier versions have left behind when killed
                 scratch.unlink(missing_ok=True)
             return directory, lock
+
+
+def require_whole(environment: Any, directory: Path) -> None:
+    """Check that a file has all pages that it says, as after a power cut it may not: to read one would end the process.
+
+    Raises:
+        lmdb.CorruptedError: It has been cut short.
+    """
+    pages = environment.info()["last_pgno"] + 1
+    if (directory / "data.mdb").stat().st_size < pages * environment.stat()["psize"]:
+        raise lmdb.CorruptedError("the file has been cut short")
 
 
 def note_use(directory: Path) -> None:

@@ -16,7 +16,14 @@ from typing import Any
 
 import lmdb
 
-from penstock.state.lmdb_replicas.lmdb_replica import ABOUT, NUMBERS, STORE, LmdbRows, replica_description
+from penstock.state.lmdb_replicas.lmdb_replica import (
+    ABOUT,
+    NUMBERS,
+    STORE,
+    LmdbRows,
+    replica_description,
+    require_whole,
+)
 from penstock.state.lmdb_replicas.replica import ReplicaPosition
 
 __all__ = ["WatchedReplica", "watch_replicas"]
@@ -48,6 +55,7 @@ class WatchedReplica:
             str(directory), map_size=_MAP_BYTES, max_dbs=_MAX_STORES, readonly=True, create=False, readahead=False
         )
         try:
+            require_whole(self._env, directory)
             self._numbers = self._env.open_db(NUMBERS, create=False)
             with self._env.begin(db=self._numbers) as transaction:
                 says: Mapping[str, Any] = json.loads(transaction.get(ABOUT) or b"{}")
