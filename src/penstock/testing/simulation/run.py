@@ -397,7 +397,8 @@ class _Run:
         elif fault.kind == "forget":
             if not self._may_forget:
                 return True
-            known = {tp: offset for inputs in self._noted.values() for tp, offset in inputs.items()}
+            first = [inputs for place, inputs in self._noted.items() if place.name == "slot-0"]  # others are emptied
+            known = {tp: offset for inputs in first for tp, offset in inputs.items()}
             if not (lost := self._brokers.forget(known)):
                 return False
             self._forgotten |= {tp: (known[tp], self._owner_of(tp)) for tp in lost}

@@ -25,7 +25,7 @@ from penstock.engines.threads.loop import global_state, thread
 from penstock.engines.threads.loop.commit import Purger
 from penstock.engines.threads.replicas import replica_folders, restoring
 from penstock.state.lmdb_replicas import lmdb_replica
-from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica, open_environment
+from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica, open_environment, remove_files
 from penstock.state.lmdb_replicas.watched import watch_replicas
 from penstock.testing.simulation.machines import Machine
 from penstock.testing.simulation.scheduler import Actor, Process, Scheduler
@@ -385,6 +385,10 @@ def installed(
         on_disk(self, "written a replica")
         return rows
 
+    def removed(directory: Path) -> None:
+        if scheduler.current is None or not scheduler.current.process.is_dead:  # else it closes nothing any more
+            remove_files(directory)
+
     parts: list[tuple[Any, str, Any]] = [(import_module(name), "time", clock) for name in _TIMED]
     parts += [(import_module(name), "threading", threads) for name in _THREADED]
     parts += [
@@ -399,6 +403,7 @@ def installed(
         (global_state, "_open_here", copies),
         (lmdb_replica, "open_environment", _SharedEnvironments().open),
         (lmdb_replica, "own_folder", _folder),
+        (lmdb_replica, "remove_files", removed),
         (replica_folders, "watch_replicas", watched),
         (restoring, "_PIECE_BYTES", 100),
         (thread_host, "load_app", lambda _: None),
