@@ -7,7 +7,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from types import FunctionType
 
@@ -131,6 +131,10 @@ def _two_with_standbys(_seed: int) -> Layout:
     return Layout(threads=2, machines=2, standbys=1)
 
 
+def _embedded(seed: int) -> Layout:
+    return replace(layout_of(seed), is_embedded=True)
+
+
 def _none(_seed: int) -> list[Fault]:
     return []
 
@@ -251,7 +255,7 @@ MUTANTS = (
     Mutant("a replica that was away keeps rows whose deletions are gone", ("penstock.log.topic_settings", "may_miss_deletions"),
            "return True", "return False", ("tables",), first_seed=96),
     Mutant("an embedded log takes commits of fenced producers", ("penstock.log.embedded.coordination", "check_producer"),
-           "row is not None and row[0] > epoch", "False", ("tables",), first_seed=147),
+           "row is not None and row[0] > epoch", "False", ("tables",), first_seed=147, layout=_embedded),
     Mutant("a thread begins before it has filled the global stores", (f"{LOOP}.global_state", "FollowedCopy.restore"),
            "for tp, end in ends.items():", "for tp, end in ():", ("global_table",)),
     Mutant("a thread begins before another one has filled the global stores", (f"{LOOP}.global_state", "FollowedCopy.restore"),
