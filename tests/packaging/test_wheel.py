@@ -160,8 +160,8 @@ def _environment(folder: Path, wheel: Path, names: set[str]) -> Path:
             first = file.parts[0]
             if first not in ("..", "__pycache__") and not (packages / first).exists():
                 (packages / first).symlink_to(metadata.distribution(name).locate_file(first))
-    run(sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install", "--no-deps", "--no-index",
-        "--quiet", wheel)  # fmt: skip
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install", "--no-deps", "--no-index"]
+    run(*pip, "--no-compile", "--quiet", wheel)  # Python compiles what is imported, which is less
     return folder
 
 
