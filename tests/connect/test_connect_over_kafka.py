@@ -32,12 +32,12 @@ def test_a_recorded_scenario_over_a_broker(name, servers):
 
 
 def test_what_waits_for_a_sinks_task_takes_little_memory(servers, tmp_path):
-    rows, file = 15_000, tmp_path / "rows.db"
+    rows, file = 50_000, tmp_path / "rows.db"
     with open_log(servers) as log:
         log.create_topic("rows", 1)
-        values = [json.dumps({"text": f"{n:09d}" * 333}).encode() for n in range(rows)]
-        for at in range(0, rows, 1500):
-            log.append("rows", 0, pa.RecordBatch.from_pydict({"value": values[at : at + 1500]}))
+        values = [json.dumps({"text": f"{n:09d}" * 100}).encode() for n in range(rows)]
+        for at in range(0, rows, 5000):
+            log.append("rows", 0, pa.RecordBatch.from_pydict({"value": values[at : at + 5000]}))
     connector = {
         "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector", "topics": "rows", "name": "rows",
         "connection.url": f"sqlite:///{file}", "pk.mode": "kafka", "transforms": "typed",
