@@ -9,8 +9,9 @@ import sys
 
 import pytest
 
-from penstock.engines.spark.session import _context_settings, _java_options
+from penstock.engines.spark.session import _context_settings, _java_options, spark_for
 from penstock.engines.spark.worker_process import ENVIRONMENT
+from penstock.errors import EnvironmentProblemError
 
 
 @pytest.mark.parametrize(
@@ -61,3 +62,10 @@ def test_a_worker_has_one_thread_whatever_the_session_said() -> None:
     polars_threads, arrow_threads, allocator = found.stdout.split()
     assert (polars_threads, arrow_threads) == ("1", "1")
     assert allocator.endswith(ENVIRONMENT["_RJEM_MALLOC_CONF"])
+
+
+def test_a_session_of_spark_connect_is_refused_with_what_to_do() -> None:
+    session = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(EnvironmentProblemError, match="Spark Connect") as caught:
+        spark_for({}, "app", "checkpoint", session=session)
+    assert "builder.master" in caught.value.hint

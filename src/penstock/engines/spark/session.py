@@ -301,6 +301,7 @@ def spark_for(
     with _using, quiet_pyspark():  # of two applications that start at once, the second uses the context of the first
         session = session or running_session()
         if session is not None:
+            _require_classic(session)
             return SparkApplication(session.sparkContext, of_session, session)
         running = _running_context()
         if running is not None:
@@ -406,6 +407,15 @@ def _streaming(checkpoint: str) -> dict[str, str]:
 def running_session() -> SparkSession | None:
     """Return the active session of this thread; None if there is none."""
     return SparkSession.getActiveSession()
+
+
+def _require_classic(session: object) -> None:
+    """Raise EnvironmentProblemError for a session of Spark Connect."""
+    if type(session).__module__.startswith("pyspark.sql.connect"):
+        raise EnvironmentProblemError(
+            "the session is one of Spark Connect, which has no SparkContext in this process",
+            hint="Use a session whose driver is this process (SparkSession.builder.master(...)), or none.",
+        )
 
 
 def _activate(session: SparkSession) -> None:
