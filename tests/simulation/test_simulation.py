@@ -145,6 +145,11 @@ def test_an_application_ends_only_when_all_that_is_committed_can_be_read() -> No
     assert simulate_seed(plan_of("count"), inputs_of("count", 42), 42).violations == []
 
 
+def test_a_thread_that_was_replaced_reads_what_its_next_owner_has_deleted() -> None:
+    """Its connection to the driver was away: that others have its task is no loss of records."""
+    assert simulate_seed(plan_of("count"), inputs_of("count", 20_035, FEW), 20_035).violations == []
+
+
 def test_threads_without_tasks_follow_global_stores() -> None:
     """There are three threads for two tasks: one that has none may write the copy that another one reads."""
     assert simulate_seed(plan_of("global_table"), inputs_of("global_table", 20), 20).violations == []

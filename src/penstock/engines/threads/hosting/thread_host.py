@@ -191,8 +191,10 @@ class ThreadHost:
             _log.warning("%s: %s", self._name, error.message)
             self._fenced, how = tasks.member, "dropped"
         except OffsetOutOfRangeError as error:
-            if job.lease_epoch is not None or not _others_read_on(log, thread, job.plan.application_id, error):
+            if not _others_read_on(log, thread, job.plan.application_id, error):
                 raise
+            if job.lease_epoch is not None:
+                raise _overtaken(self._name, error) from error
             _log.warning("%s: %s, as its next owner has deleted it after a commit", self._name, error.message)
             self._fenced, how = tasks.member, "dropped"
         finally:
@@ -317,6 +319,14 @@ def _no_member_any_more(application: str) -> FencedError:
         f"group {application!r} goes on without the member that had these tasks",
         hint="Others have them: they are closed without a commit, and the thread joins again.",
         membership="unknown",
+    )
+
+
+def _overtaken(name: str, error: OffsetOutOfRangeError) -> FencedError:
+    """Return the error for a thread whose tasks others have, who have committed beyond what it was about to read."""
+    return FencedError(
+        f"{name} has been replaced: {error.message}, as its next owner has deleted it after a commit",
+        hint="Its connection to the driver was away. All threads begin again from what is committed.",
     )
 
 
