@@ -173,6 +173,7 @@ class LateShop(Shop):
         super().__init__(url, form)
         self.clock_s, self._clock = START_S, clock
         self._begun = []  # transactions: their time, and the statement
+        self._set_clock()
 
     def begin(self):
         """Begin a transaction with a row."""
@@ -194,8 +195,7 @@ class LateShop(Shop):
         for _ in range(seconds):
             self._end([each for each in self._begun if each[0] + DELAY_S <= self.clock_s])
             self.clock_s += 1
-            if self._clock is not None:
-                self._run(self._clock, {"seconds": self.clock_s})
+            self._set_clock()
 
     def settle(self):
         self._end(list(self._begun))
@@ -203,6 +203,10 @@ class LateShop(Shop):
 
     def _time(self):
         return self._shown(self.clock_s)
+
+    def _set_clock(self):
+        if self._clock is not None:
+            self._run(self._clock, {"seconds": self.clock_s})
 
     def _end(self, transactions):
         for each in transactions:
