@@ -111,3 +111,5 @@ ALL = {
 }
 # Not of compare.py: what it takes of the workloads is task a of bench/rtm.
 REALTIME = Peer("realtime", "Spark 4.2.0's real-time mode", "pyspark==4.2.0", ends=False, exactly_once=False)
+# Of shufflebench, whose results may come in any order; the 4.2.0 whose Kafka connector can be had by its coordinates.
+STRUCTURED = Peer("structured", "Spark 4.2.0's Structured Streaming", "pyspark[sql]==4.2.0", exactly_once=False)

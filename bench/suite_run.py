@@ -29,7 +29,7 @@ import broker_topics as topics
 import compare
 import machine
 from peer_run import LOOK_S, PeerRun, last_lines
-from peer_setup import ALL, NotInstalledError, Peer
+from peer_setup import ALL, STRUCTURED, NotInstalledError, Peer
 
 LOADING = {
     "linger.ms": 50,
@@ -39,6 +39,8 @@ LOADING = {
     "enable.idempotence": True,  # a batch that is sent again comes in its place: answers may depend on the order
 }
 GUARANTEES = ("eos", "alo")
+BOTH = ("penstock", "kstreams")
+PEERS = ALL | {STRUCTURED.name: STRUCTURED}
 
 
 class Suite(Protocol):
@@ -141,34 +143,34 @@ class Runs:
 
 
 def table(results: list[dict[str, Any]], one: str) -> pl.DataFrame:
-    """A line for each workload and guarantee: rates, CPU seconds and memory of both, and the ratios."""
-    good = [row for row in results if row["ok"]]
-    found = {(row[one], row.get("guarantee", "eos"), row["peer"]): row for row in good}
+    """A line for each workload and guarantee: rates, CPU seconds and memory of each peer, and the ratios."""
+    good = {(row[one], row.get("guarantee", "eos"), row["peer"]): row for row in results if row["ok"]}
+    others = [name for name in PEERS if name in {"kstreams", *(peer for *_, peer in good)} - {"penstock"}]
     lines = []
-    for workload, guarantee in dict.fromkeys((row[one], row.get("guarantee", "eos")) for row in good):
-        ours, theirs = (found.get((workload, guarantee, peer), {}) for peer in ("penstock", "kstreams"))
+    for workload, guarantee in dict.fromkeys((workload, guarantee) for workload, guarantee, _ in good):
+        ours = good.get((workload, guarantee, "penstock"), {})
         line: dict[str, Any] = {one: workload, "guarantee": guarantee}
         for figure, short in (
             ("steady_records_per_s", "rate"), ("whole_records_per_s", "rate_with_start"),
             ("cpu_s_per_million_after_start", "cpu"), ("cpu_s_per_million", "cpu_with_start"), ("peak_pss_mb", "mb"),
         ):  # fmt: skip
-            mine, other = ours.get(figure), theirs.get(figure)
-            line |= {
-                short: mine,
-                f"{short}_kstreams": other,
-                f"{short}_ratio": round(mine / other, 2) if mine and other else None,
-            }
+            line[short] = mine = ours.get(figure)
+            for name in others:
+                line[f"{short}_{name}"] = other = good.get((workload, guarantee, name), {}).get(figure)
+                line[f"{short}_{name}_ratio"] = round(mine / other, 2) if mine and other else None
         lines.append(line)
     return pl.DataFrame(lines, infer_schema_length=None)
 
 
-def parser(description: str, workloads: Sequence[str], *, n: int, one: str = "workload") -> argparse.ArgumentParser:
+def parser(
+    description: str, workloads: Sequence[str], *, n: int, one: str = "workload", peers: Sequence[str] = BOTH
+) -> argparse.ArgumentParser:
     """The arguments that all suites take; ``one`` is what a suite calls a workload."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     many = {"query": "queries"}.get(one, f"{one}s")
     made.add_argument("--n", type=int, default=n, help="records of the input")
     made.add_argument(f"--{many}", nargs="+", choices=workloads, default=list(workloads), dest="workloads")
-    made.add_argument("--peers", nargs="+", choices=("penstock", "kstreams"), default=["penstock", "kstreams"])
+    made.add_argument("--peers", nargs="+", choices=peers, default=list(peers))
     made.add_argument("--guarantees", nargs="+", choices=GUARANTEES, default=["eos"])
     made.add_argument("--commit-ms", type=int, help="commit.interval.ms of all peers; else each peer's default")
     made.add_argument("--timeout", type=float, default=240, help="seconds for a run, start-up included")
@@ -201,7 +203,7 @@ def main(suite: Suite, given: argparse.Namespace, **more: Any) -> None:
     peers = []
     for name in given.peers:
         try:
-            peers.append((ALL[name], ALL[name].install()))
+            peers.append((PEERS[name], PEERS[name].install()))
         except NotInstalledError as error:
             report["missing"][name] = str(error)
     with contextlib.ExitStack() as stack:
@@ -210,11 +212,13 @@ def main(suite: Suite, given: argparse.Namespace, **more: Any) -> None:
         runs = Runs(suite, broker.settings.bootstrap_servers, psutil.Process(broker.status().pid), root, given)
         suite.load(broker.settings.bootstrap_servers)
         if given.warm_up and peers:  # not counted: else the first peer would pay for the broker's compiler
-            runs.run(*peers[-1], given.workloads[0], given.guarantees[0])
+            runs.run(*peers[:2][-1], given.workloads[0], given.guarantees[0])
         chosen = [(workload, guarantee) for workload in given.workloads for guarantee in given.guarantees]
         for number, (workload, guarantee) in enumerate(chosen):
             for peer, place in peers[:: -1 if number % 2 else 1]:
                 if peer.name == "kstreams" and workload in suite.not_in_java:
+                    continue
+                if guarantee == "eos" and not peer.exactly_once:
                     continue
                 row = runs.run(peer, place, workload, guarantee)
                 shown = [row.get(n) for n in ("steady_records_per_s", "cpu_s_per_million_after_start", "peak_pss_mb")]

@@ -1,13 +1,15 @@
-"""ShuffleBench over a broker, Penstock beside Kafka Streams in Java; results and states are compared with Polars' matches.
+"""ShuffleBench over a broker, Penstock beside Kafka Streams in Java and PySpark's Structured Streaming; results and states are compared with Polars' matches.
 
-python bench/shufflebench/run.py [--n 1000000] [--guarantees alo eos] [--commit-ms 5000] [--peers penstock kstreams] [--merge]
+python bench/shufflebench/run.py [--n 1000000] [--guarantees alo eos] [--commit-ms 5000] [--peers penstock] [--merge]
 
 Records of 1 KB are read from a topic of four partitions by two threads, at least once and exactly once, all else at its default.
-The benchmark commits every five seconds at most. suite_run.py says how rates are measured.
+The benchmark commits every five seconds at most. suite_run.py says how rates are measured. Structured Streaming writes at least
+once only, and has no changelog: its program writes what states are left when all is over.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -26,6 +28,7 @@ class ShuffleBench:
     """The records in their topic, and the matches."""
 
     name = "shufflebench"
+    peers = ("penstock", "kstreams", "structured")
     not_in_java: Sequence[str] = ()
     made_anew: Mapping[str, Sequence[str]] = {}
 
@@ -43,7 +46,7 @@ class ShuffleBench:
         return self._count
 
     def environment(self, workload: str) -> dict[str, str]:  # noqa: ARG002
-        return {"TOPIC_RECORDS": "shufflebench-records"}
+        return {"TOPIC_RECORDS": "shufflebench-records", "RULES": json.dumps(shuffle.rules_of_ranges())}
 
     def check(self, workload: str, written: suite_run.Written) -> tuple[int, str]:  # noqa: ARG002
         changelog = written.read(f"{written.application}-{shuffle.STORE}-changelog")
@@ -51,7 +54,7 @@ class ShuffleBench:
 
 
 def main() -> None:
-    parser = suite_run.parser(__doc__, ["shuffle"], n=1_000_000)
+    parser = suite_run.parser(__doc__, ["shuffle"], n=1_000_000, peers=ShuffleBench.peers)
     parser.set_defaults(guarantees=["alo", "eos"])
     given = suite_run.arguments(parser)
     suite_run.main(ShuffleBench(given.n), given)
