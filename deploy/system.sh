@@ -6,7 +6,8 @@ folder=$1
 packages="base-files bash busybox libc6 libgcc-s1 libstdc++6 libtinfo6 libncursesw6 libreadline8 zlib1g
   libbz2-1.0 libcrypt1 libexpat1 libffi8 liblzma5 libsqlite3-0 libssl3 libuuid1
   libpython3.11-minimal libpython3.11-stdlib python3-minimal python3.11-minimal
-  ca-certificates media-types tini tzdata"
+  ca-certificates media-types tini tzdata
+  gcc-12-base"  # the licence of libgcc-s1 and libstdc++6
 left="/usr/share/doc/[^/]+/([^c]|c[^o])|/usr/share/(man|locale|lintian|bug|menu|info|ca-certificates|base-files|python3|zoneinfo/(posix|right))(/|$)
 /gconv/|/usr/bin/tini-static$|/usr/share/bash-completion|/bin/(bashbug|clear_console|rbash|py3.*|catchsegv|tzselect)$
 /lib-dynload/(_dbm|nis)\.|/python3.11/(ensurepip|idlelib|lib2to3|pydoc_data|tkinter|turtledemo|unittest/test|config-3|turtle.py)

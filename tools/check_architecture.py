@@ -270,6 +270,23 @@ def check_text(text: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"{node.name} has no docstring"
 
 
+def check_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Findings about names that a module defines twice: the later value would count everywhere, as after a merge."""
+    lines: dict[str, int] = {}
+    for node in tree.body:
+        names: list[str] = []
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names = [] if any("overload" in ast.dump(each) for each in node.decorator_list) else [node.name]
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            parts = [part for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+            names = [part.id for part in parts if isinstance(part.ctx, ast.Store)]
+        for name in names:
+            if name in lines:
+                yield node.lineno, f"{name} is defined in line {lines[name]} already, and this value counts there too"
+            lines[name] = node.lineno
+
+
 def _exported(tree: ast.Module) -> set[str] | None:
     for node in tree.body:
         targets: list[ast.expr] = []
@@ -297,6 +314,7 @@ def check_file(path: Path, module: str) -> list[tuple[int, str]]:
     nodes = [node for node in ast.walk(tree) if isinstance(node, CHECKED)]  # once: the walk costs more than the checks
     return [
         *check_text(text, tree),
+        *check_names(tree),
         *check_imports(module, nodes),
         *check_products(module, nodes),
         *check_modes(module, nodes),

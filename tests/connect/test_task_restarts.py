@@ -1,8 +1,12 @@
 """The restart policy: when failed tasks start again."""
 
+import threading
+
 import pytest
 
+from penstock.connect.connectors import known_plugins
 from penstock.connect.data import SettingError
+from penstock.connect.delivery.running import ConnectorRun
 from penstock.connect.rest import WorkerServer
 from penstock.connect.settings import WorkerConfig
 from penstock.connect.storage.config_store import RestartRequest
@@ -10,8 +14,8 @@ from penstock.connect.tasks.handles import ThreadTask
 from penstock.connect.tasks.parts import TaskSpec
 from penstock.connect.worker.restarts import RestartPolicy, TaskRestarts
 from penstock.connect.worker.view import WorkerView
-from penstock.errors import LogUnavailableError
-from penstock.log import Producer
+from penstock.errors import FencedError, LogUnavailableError
+from penstock.log import Consumer, Producer
 from penstock.log.open import open_log
 from test_connect_worker import ask, until
 from test_connect_worker import settings as worker_settings
@@ -306,3 +310,78 @@ def test_a_sinks_task_whose_group_has_put_it_out_before_a_commit_goes_on(tmp_pat
             assert task.join(60)
     assert "FAILED" not in [each.state for each in news], news
     assert set(out.read_text().split()) == {"a", "b", "c"}
+
+
+LEAVES = """
+import sys
+from penstock.connect.functions import sink
+
+@sink("Leaves")
+def leaves(settings, batch):
+    if batch:
+        sys.exit("the library behind it has had enough")
+"""
+
+
+def test_a_thread_whose_connector_ends_the_process_is_failed(tmp_path):
+    (tmp_path / "plugins.py").write_text(LEAVES)
+    url = f"sqlite:///{tmp_path}/log.db"
+    connector = {"connector.class": "Leaves", "topics": "t", "name": "s"}
+    own = {"bootstrap.servers": url, "plugin.path": str(tmp_path / "plugins.py")}
+    spec = TaskSpec(("s", 0), connector, connector, worker_settings(tmp_path, **own), "distributed", "offsets", url)
+    with open_log(url) as log, Producer(log) as producer:
+        log.create_topic("t", 1)
+        producer.send("t", b"a")
+        producer.flush()
+        task = ThreadTask(spec, "STARTED")
+        assert task.join(60)
+    last = [each for each in task.news() if each.state][-1]
+    assert last.state == "FAILED"
+    assert "had enough" in last.trace
+
+
+def test_a_run_beside_a_worker_that_has_the_group_says_so(tmp_path):
+    with open_log(f"sqlite:///{tmp_path}/log.db") as log, Producer(log) as producer:
+        log.create_topic("t", 1)
+        producer.send("t", b"1")
+        producer.flush()
+        with Consumer(log, group="connect-s") as member:
+            member.subscribe("t")
+            member.poll(timeout_s=0)
+            connector = {"connector.class": "FileStreamSinkConnector", "topics": "t", "name": "s"}
+            connector["file"] = f"{tmp_path}/out"
+            run = ConnectorRun(log, connector, known_plugins(()))
+            with pytest.raises(FencedError, match="only they may commit"):
+                run.run(threading.Event(), once=True)
+
+
+HANGS = """
+import time
+from pathlib import Path
+from penstock.connect.functions import sink
+
+@sink("Hangs", folder=str)
+def hangs(settings, batch):
+    Path(settings.folder, "begun").touch()
+    while not Path(settings.folder, "gate").exists():
+        time.sleep(0.05)
+"""
+
+
+def test_a_thread_that_was_left_alone_is_not_waited_for(tmp_path):
+    (tmp_path / "plugins.py").write_text(HANGS)
+    url = f"sqlite:///{tmp_path}/log.db"
+    connector = {"connector.class": "Hangs", "topics": "t", "name": "s", "folder": str(tmp_path)}
+    own = {"bootstrap.servers": url, "plugin.path": str(tmp_path / "plugins.py")}
+    spec = TaskSpec(("s", 0), connector, connector, worker_settings(tmp_path, **own), "distributed", "offsets", url)
+    with open_log(url) as log, Producer(log) as producer:
+        log.create_topic("t", 1)
+        producer.send("t", b"a")
+        producer.flush()
+        task = ThreadTask(spec, "STARTED")
+        until((tmp_path / "begun").exists)
+        task.want("STOPPED")
+        task.kill()
+        assert not task.join(3600)
+        (tmp_path / "gate").touch()
+        until(lambda: not task.alive())

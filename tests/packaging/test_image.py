@@ -43,7 +43,7 @@ def base(tmp_path_factory) -> str:
         pytest.skip("debootstrap needs root")
     folder = tmp_path_factory.mktemp("base")
     run("/usr/sbin/debootstrap", "--variant=minbase", "bookworm", folder)
-    for path in ("usr/share/doc", "usr/share/man", "usr/share/locale", "var/cache", "var/log", "var/lib/apt/lists"):
+    for path in ("usr/share/man", "usr/share/locale", "var/cache", "var/log", "var/lib/apt/lists"):
         shutil.rmtree(folder / path)
         (folder / path).mkdir()
     tarred = folder.with_suffix(".tar")
@@ -109,6 +109,13 @@ def test_what_is_made_smaller_can_be_loaded(inside):
     run(*inside, "python", "-W", "error::ImportWarning", "-c", LOADED)
     run(*inside, "penstock", "doctor", "--kafka", "--state-dir", HOME)
     assert "inside" in run(*inside, "bash", "-c", "ls / | sort | head -3; echo inside")
+
+
+LICENCES = "for each in /var/lib/dpkg/status.d/*; do [ -s /usr/share/doc/${each##*/}/copyright ] || echo $each; done"
+
+
+def test_each_package_of_debian_has_its_licence(inside):
+    assert not run(*inside, "sh", "-c", LICENCES)
 
 
 HOME = "/var/lib/penstock"

@@ -53,6 +53,15 @@ def test_wrong_imports_are_found(script, tmp_path, module, line, finding):
 
 
 @pytest.mark.parametrize(
+    "lines",
+    ["_LOOK_S = 10.0\n_LOOK_S, _LONG_S = 2.0, 60.0", "_log: int = 1\n_log = 2", "def look(): ...\ndef look(): ..."],
+)
+def test_names_that_are_defined_twice_are_found(script, tmp_path, lines):
+    found = findings(script, tmp_path, f'"""Doc."""\n__all__ = []\n{lines}\n', "penstock.runtime.x")
+    assert "is defined in line 3 already" in found
+
+
+@pytest.mark.parametrize(
     ("module", "line"),
     [
         ("penstock.engines.kafka_streams", "import penstock.console.recorder"),

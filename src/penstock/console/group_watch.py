@@ -24,7 +24,6 @@ _LOOK_S = 2.0  # looks of several browsers are one
 _AGES_S = 5.0
 _AGES_BUDGET_S = 1.0  # for reading the oldest waiting records of all groups
 _KEPT_S = 600.0
-_MOST_ASKED = 1_000  # groups that are asked for the offsets of a topic
 _OFFSETS_S = 10.0  # for so long they are not asked again
 _OFFSETS_BUDGET_S = 2.0
 _SAMPLES = 300
@@ -111,9 +110,7 @@ class GroupWatch:
             names = log.groups()
             known = {name: self._offsets[name] for name in names if name in self._offsets}
             began = self._clock()
-            for name in sorted(
-                names[:_MOST_ASKED], key=lambda name: known[name][0] if name in known else float("-inf")
-            ):
+            for name in sorted(names, key=lambda name: known[name][0] if name in known else float("-inf")):
                 if name in known and began - known[name][0] < _OFFSETS_S:
                     break  # as all that follow
                 if self._clock() - began >= _OFFSETS_BUDGET_S:

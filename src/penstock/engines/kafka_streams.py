@@ -72,6 +72,10 @@ class KafkaStreams:
     ) -> None:
         require_topology(topology, "KafkaStreams")
         if session is not None and not hasattr(session, "sparkContext"):
+            if type(session).__module__.startswith("pyspark."):
+                from penstock.engines.spark.session import require_classic
+
+                require_classic(session)
             raise ConfigError(f"session= must be a SparkSession, not {type(session).__name__} {session!r}")
         self.config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
         self.config.require("application.id", "bootstrap.servers")

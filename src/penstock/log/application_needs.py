@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 from penstock.base.randomness import RANDOM
 
-__all__ = ["ApplicationNeeds"]
+__all__ = ["ApplicationNeeds", "owner_of"]
 
 _COMPACTED, _REPARTITION = ("-changelog", "-penstock-ledger", "-penstock-formats"), ("-repartition",)
+_REST = re.compile(r"-(?:.+-(?:changelog|repartition|dataframe)|penstock-.+|.+SUBSCRIPTION-.+-topic)")  # of the name
+
+
+def owner_of(topic: str, applications: Iterable[str]) -> str | None:
+    """Return the application that owns an internal topic; None for other topics.
+
+    >>> owner_of("shop-orders-changelog", ["shop", "shop-orders"]), owner_of("orders-changelog", ["shop"])
+    ('shop', None)
+
+    Args:
+        topic: The topic's name.
+        applications: Groups that have committed offsets; an application's is its ``application.id``.
+    """
+    owners = [name for name in applications if topic.startswith(name) and _REST.fullmatch(topic[len(name) :])]
+    return max(owners, key=len, default=None)
 
 
 @dataclass(frozen=True, slots=True)

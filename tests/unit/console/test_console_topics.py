@@ -106,7 +106,9 @@ def test_partitions_are_added_after_a_warning(
     assert http.post(address, json={"partitions": 3}).status_code == 200
     assert data.log.partitions("grows") == 3
     assert any("add partitions to grows: done" in each.getMessage() for each in caplog.records)
-    internal = next(each.name for each in data.log.topics() if each.name.startswith(f"{APPLICATION}-"))
+    data.log.create_topic(f"{APPLICATION}-europe", 1)  # begins like an internal one, and is none
+    assert http.post(f"{API}/topics/{APPLICATION}-europe/partitions", json={"partitions": 2}).status_code == 200
+    internal = f"{APPLICATION}-os-counts-repartition"
     refused = http.post(f"{API}/topics/{internal}/partitions", json={"partitions": 50})
     assert refused.status_code == 409
     assert "Add partitions" not in http.get(f"/topics/{internal}/facts").text
@@ -130,7 +132,7 @@ def test_a_topic_is_deleted_by_its_name_alone(
     assert "goes" not in {each.name for each in data.log.topics()}
     assert http.post(address, json={"confirm": "goes"}).status_code == 404
     assert any("delete topic goes: done: topic goes" in each.getMessage() for each in caplog.records)
-    internal = next(each.name for each in data.log.topics() if each.name.startswith(f"{APPLICATION}-"))
+    internal = f"{APPLICATION}-os-counts-repartition"
     refused = http.post(f"{API}/topics/{internal}/delete", json={"confirm": internal})
     assert refused.status_code == 409
     assert "which runs" in refused.json()["error"]["message"]

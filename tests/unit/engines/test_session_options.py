@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from penstock.engines.spark.session import _context_settings, _java_options, spark_for
+from penstock import KafkaStreams, StreamsBuilder
+from penstock.engines.spark.session import _context_settings, _java_options, launch_ahead, spark_for
 from penstock.engines.spark.worker_process import ENVIRONMENT
 from penstock.errors import EnvironmentProblemError
 
@@ -64,8 +65,19 @@ def test_a_worker_has_one_thread_whatever_the_session_said() -> None:
     assert allocator.endswith(ENVIRONMENT["_RJEM_MALLOC_CONF"])
 
 
-def test_a_session_of_spark_connect_is_refused_with_what_to_do() -> None:
+def test_a_session_of_spark_connect_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no ``sparkContext``: PySpark raises an AttributeError."""
     session = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
     with pytest.raises(EnvironmentProblemError, match="Spark Connect") as caught:
         spark_for({}, "app", "checkpoint", session=session)
     assert "builder.master" in caught.value.hint
+    builder = StreamsBuilder()
+    builder.stream("words").to("copies")
+    config = {"application.id": "app", "bootstrap.servers": "memory://"}
+    with pytest.raises(EnvironmentProblemError, match="Spark Connect"):
+        KafkaStreams(builder.build(), config, session=session)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    monkeypatch.setattr("penstock.engines.spark.session.running_session", lambda: session)
+    with pytest.raises(EnvironmentProblemError, match="Spark Connect"):  # before anything is created in the log
+        launch_ahead({}, None, rows_in_jvm=False, uses_sql=False)

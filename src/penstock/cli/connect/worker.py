@@ -119,8 +119,8 @@ def given_settings(properties: Path | None, settings: list[str] | None) -> dict[
 def _run(server: WorkerServer, connectors: list[Path], *, verbose: bool) -> None:
     from penstock.connect.worker.standalone import create_from_file
 
-    level = logging.INFO if verbose else logging.WARNING
-    start_text_lines(level)
+    in_process = server.worker.config["tasks.in.process"]  # such tasks log here, from INFO on as others do
+    start_text_lines(logging.INFO if verbose or in_process else logging.WARNING)
     ending = threading.Event()
 
     def end(number: int, _: Any) -> None:

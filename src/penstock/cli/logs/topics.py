@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,12 @@ from penstock.base.terminal.human_numbers import counted
 from penstock.cli.options import Json, LogOptions, grouped, instant_ms, read_config
 from penstock.cli.output import confirm, console, print_json, print_table, working
 from penstock.errors import LogError, SerializationError
+from penstock.log.application_needs import owner_of
 
 if TYPE_CHECKING:
     from penstock.console.producing import TextProducer
 
-__all__ = ["LineConversion", "app", "owner_of"]
+__all__ = ["LineConversion", "app"]
 
 _WINDOW_SIZES_MS = (60_000, 3_600_000, 86_400_000)
 
@@ -65,7 +66,6 @@ NotedValueFormat = Annotated[
     str | None, typer.Option("--value-format", help="Like --key-format.", autocompletion=_serde_names)
 ]
 ValueFormat = Annotated[str, typer.Option("--value-format", help="Like --key-format.", autocompletion=_serde_names)]
-_REST = re.compile(r"-(?:.+-(?:changelog|repartition|dataframe)|penstock-.+|.+SUBSCRIPTION-.+-topic)")  # of the name
 
 
 @app.command("list")
@@ -247,20 +247,6 @@ def consume(
         number = counted(consumer.undecoded, "key or value is", "keys and values are")
         note = f"{number} not of the topic's format: see the bytes. Other formats: --key-format, --value-format."
         console(stderr=True).print(note, markup=False, highlight=False)
-
-
-def owner_of(topic: str, applications: Iterable[str]) -> str | None:
-    """Return the application that owns an internal topic; None for other topics.
-
-    >>> owner_of("shop-orders-changelog", ["shop", "shop-orders"]), owner_of("orders-changelog", ["shop"])
-    ('shop', None)
-
-    Args:
-        topic: The topic's name.
-        applications: Groups that have committed offsets; an application's is its ``application.id``.
-    """
-    owners = [name for name in applications if topic.startswith(name) and _REST.fullmatch(topic[len(name) :])]
-    return max(owners, key=len, default=None)
 
 
 @dataclass(frozen=True, slots=True)

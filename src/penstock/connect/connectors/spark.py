@@ -152,7 +152,9 @@ class SparkChild:
         self._name = name
         self._frames: queue.Queue[Frame | None] = queue.Queue(2)
         command = [sys.executable, "-m", "penstock.engines.spark.connector"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
+        self._process = subprocess.Popen(  # noqa: S603 - in its own session: Ctrl-C is the worker's, which stops its tasks
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
         assert self._process.stdout is not None  # noqa: S101 - it is a pipe
         threading.Thread(target=_listen, args=[self._process.stdout, self._frames], daemon=True).start()
         self.send(Frame(dict(head)))

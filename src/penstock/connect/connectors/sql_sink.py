@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -105,6 +106,9 @@ class SqlSinkTask(SinkTask):
         self._file = DatabaseFile(self._engine, has_been=False)
         self._targets: dict[str, TargetTable] = {}
         self._retries = 0
+        self._next: dict[TopicPartition, int] = {}  # the offsets that the database has, as this task knows them
+        self._doubted: set[TopicPartition] = set()  # where it may have others
+        self._written: dict[TopicPartition, int] = {}  # what is below came there without an answer, or by another run
         self._offsets: Table = Table(
             OFFSETS,
             MetaData(),
@@ -118,17 +122,22 @@ class SqlSinkTask(SinkTask):
     def open(self, places: Collection[TopicPartition]) -> None:
         if not self._parsed["exactly.once"]:
             return
+        with suppress(ConnectError):  # another task may have made it meanwhile
+            self._create_offsets()
+        self._create_offsets()
+        self.context.offset(self._look_up(places))
+        self._written = {tp: offset for tp, offset in self._written.items() if tp not in places}
+
+    def _look_up(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offsets of these partitions that the database has, and know them from now on."""
         from sqlalchemy import select
 
-        try:
-            self._create_offsets()
-        except ConnectError:  # another task may have made it meanwhile
-            self._create_offsets()
         with self._guarded() as connection:
             mine = {"log": self.context.log_identity, "connector": self._name}
             rows = connection.execute(select(self._offsets).where(*_same(self._offsets, mine))).all()
-        stored = {TopicPartition(row.topic, row.partition): row.next_offset for row in rows}
-        self.context.offset({tp: stored[tp] for tp in places if tp in stored})
+        stored = {tp: row.next_offset for row in rows if (tp := TopicPartition(row.topic, row.partition)) in places}
+        self._next = {tp: offset for tp, offset in self._next.items() if tp not in places} | stored
+        return stored
 
     def _create_offsets(self) -> None:
         with self._guarded() as connection:
@@ -170,15 +179,38 @@ class SqlSinkTask(SinkTask):
             self.context.timeout(self._parsed["retry.backoff.ms"])
 
     def _put(self, records: Sequence[SinkRecord]) -> None:
+        records, following = self._new(records) if self._parsed["exactly.once"] else (records, {})
+        self._doubted |= following.keys()  # until the commit is answered
         with self._guarded() as connection:
             self._write_all(connection, records)
-            if self._parsed["exactly.once"]:
-                last = {TopicPartition(str(r.original_topic), int(r.original_partition or 0)): r for r in records}
-                for tp, record in last.items():
-                    key: dict[str, Any] = {"log": self.context.log_identity, "connector": self._name}
-                    key |= {"topic": tp.topic, "partition": tp.partition}
-                    following = int(record.original_offset or 0) + 1
-                    self._upsert(connection, self._offsets, [{**key, "next_offset": following}], tuple(key))
+            for tp in sorted(following):
+                self._move(connection, tp, following[tp])
+        self._next |= following
+        self._doubted.clear()
+
+    def _new(self, records: Sequence[SinkRecord]) -> tuple[Sequence[SinkRecord], dict[TopicPartition, int]]:
+        """Return the records that the database does not have, and the offsets behind them."""
+        if self._doubted:  # else even records below the stored offset are new: of a topic that was made again
+            known, stored = self._next, self._look_up(self._doubted)
+            self._written |= {tp: offset for tp, offset in stored.items() if offset != known.get(tp)}
+        tps = [TopicPartition(str(each.original_topic), int(each.original_partition or 0)) for each in records]
+        rows = [(tp, int(each.original_offset or 0), each) for tp, each in zip(tps, records, strict=True)]
+        new = [row for row in rows if row[1] >= self._written.get(row[0], 0)]
+        return [row[2] for row in new], {tp: offset + 1 for tp, offset, _ in new}
+
+    def _move(self, connection: Connection, tp: TopicPartition, following: int) -> None:
+        """Move a partition's offset, unless another run has moved it."""
+        from sqlalchemy import exc, insert, update
+
+        key = {"log": self.context.log_identity, "connector": self._name, "topic": tp.topic, "partition": tp.partition}
+        with suppress(exc.IntegrityError):
+            if tp not in self._next:
+                connection.execute(insert(self._offsets).values(**key, next_offset=following))
+                return
+            here = [*_same(self._offsets, key), self._offsets.c.next_offset == self._next[tp]]
+            if connection.execute(update(self._offsets).where(*here).values(next_offset=following)).rowcount:
+                return
+        raise RetriableError(f"another run of connector {self._name} has written records of {tp.topic}-{tp.partition}")
 
     def stop(self) -> None:
         if self._engine is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.api import ErrantRecordReporter, SinkTask
 from penstock.connect.converters import Converter
 from penstock.connect.data import DataError, Header, Headers, RetriableError, Schema, SinkBatch, SinkColumns, SinkRecord
@@ -21,6 +22,8 @@ from penstock.log.base import TopicLog
 from penstock.log.client_interfaces import records_of
 
 __all__ = ["SinkDelivery", "put_by_record"]
+
+_log = own_logger(__name__)
 
 # Steps of records
 
@@ -263,7 +266,11 @@ class SinkDelivery(RebalanceListener):
         if new:
             try:
                 self._consumer.commit(new)
-            except FencedError as error:  # the group goes on without this member: the next poll joins it again
+            except FencedError as error:
+                if self._by_hand:
+                    raise  # it is no member: others have its group, and no poll changes that
+                # The group goes on without this member. The next poll joins it again and reads these records once more.
+                _log.warning("offsets are not committed: %s", error.message)
                 self._watcher.count(0, str(error))
                 return {}
             self._committed.update(new)

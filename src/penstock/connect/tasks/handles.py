@@ -52,7 +52,7 @@ def _run(spec: TaskSpec, link: TaskLink) -> None:
         link.report("RUNNING", version=parts.plugin.version)
         _loop(run, link, parts)
         failed = False
-    except Exception as error:  # noqa: BLE001 - whatever the connector raises, the task becomes FAILED
+    except BaseException as error:  # noqa: BLE001 - whatever it raises, sys.exit and a panic in Rust too: it is FAILED
         _log.warning("task %s-%d has failed", *spec.task, exc_info=not isinstance(error, PenstockError))
         _finish(run, failed=True)
         run = None
@@ -94,7 +94,7 @@ def _finish(run: SourceRun | SinkRun | None, *, failed: bool) -> None:
         return
     try:
         run.finish(failed=failed)
-    except Exception:  # noqa: BLE001 - it ends anyway
+    except BaseException:  # noqa: BLE001 - it ends anyway
         _log.warning("a task did not stop cleanly", exc_info=True)
 
 
@@ -213,10 +213,11 @@ class _ThreadLink:
 
 
 class ThreadTask:
-    """A task in a thread of the worker: for tests, and where memory is scarce."""
+    """A task in a thread of the worker, as in Kafka Connect: the default of a standalone one."""
 
     def __init__(self, spec: TaskSpec, target: str) -> None:
         self.spec = spec
+        self._is_left = False
         self._link = _ThreadLink(target)
         name = f"connect-{spec.task[0]}-{spec.task[1]}"
         self._thread = threading.Thread(target=run_task, args=(spec, self._link), name=name, daemon=True)
@@ -244,12 +245,13 @@ class ThreadTask:
         return self._thread.is_alive()
 
     def join(self, seconds: float) -> bool:
-        """Wait for its end."""
-        self._thread.join(seconds)
+        """Wait for its end, unless it was left alone: who waits holds up the whole worker."""
+        self._thread.join(0 if self._is_left else seconds)
         return not self._thread.is_alive()
 
     def kill(self) -> None:
         """Leave it alone: a thread cannot be ended by force; its transactions are fenced by the next run."""
+        self._is_left = True
 
 
 class _PipeLink(_ThreadLink):

@@ -346,7 +346,7 @@ Ranges = Mapping[TopicPartition, tuple[int, int]]
 Sizes = Callable[[Ranges], Mapping[TopicPartition, int]]
 
 _LARGE_BYTES = 1 << 20  # of a record: as much as a topic takes by default
-_LOOK_S, _LONG_S = 2.0, 60.0
+_RECENT_S, _LONG_S = 2.0, 60.0
 _SAFETY = 16
 _TRIES = 8
 
@@ -404,7 +404,7 @@ class ByteLimit:
             return False
         if records * max(_LARGE_BYTES, self._record_bytes) <= self._most_bytes:
             return True
-        return age < _LOOK_S and records * self._record_bytes * _SAFETY <= self._most_bytes
+        return age < _RECENT_S and records * self._record_bytes * _SAFETY <= self._most_bytes
 
     def _some(self, begin: Offsets, ends: Offsets, sizes: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Admit a record of each of as many partition numbers as fit, in all topics of a number, as tasks join them."""

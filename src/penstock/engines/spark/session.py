@@ -45,6 +45,7 @@ __all__ = [
     "launch_ahead",
     "overruled_settings",
     "plans_queries",
+    "require_classic",
     "running_session",
     "spare_slots",
     "spark_for",
@@ -301,7 +302,7 @@ def spark_for(
     with _using, quiet_pyspark():  # of two applications that start at once, the second uses the context of the first
         session = session or running_session()
         if session is not None:
-            _require_classic(session)
+            require_classic(session)
             return SparkApplication(session.sparkContext, of_session, session)
         running = _running_context()
         if running is not None:
@@ -333,7 +334,11 @@ def launch_ahead(
         uses_sql: Likewise.
     """
     is_needed = SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ  # noqa: SLF001 - no public way
-    if not is_needed or session is not None or running_session() is not None:
+    if not is_needed:
+        return
+    session = session or running_session()
+    if session is not None:
+        require_classic(session)  # before anything is created in the log
         return
 
     def launch() -> None:
@@ -409,7 +414,7 @@ def running_session() -> SparkSession | None:
     return SparkSession.getActiveSession()
 
 
-def _require_classic(session: object) -> None:
+def require_classic(session: object) -> None:
     """Raise EnvironmentProblemError for a session of Spark Connect."""
     if type(session).__module__.startswith("pyspark.sql.connect"):
         raise EnvironmentProblemError(

@@ -10,9 +10,10 @@ from penstock.base.escapes import one_line
 from penstock.base.json_depth import depth_of
 from penstock.console import actions
 from penstock.console.web.page import NotThereError, Visit
-from penstock.console.web.pages.log_pages import log_of, owner_of
+from penstock.console.web.pages.log_pages import log_of
 from penstock.console.web.visitors import Role
 from penstock.errors import ConfigError, InvalidStateError, PenstockError
+from penstock.log.application_needs import owner_of
 
 if TYPE_CHECKING:
     from penstock.console.sources import Connectors
@@ -248,7 +249,7 @@ def _readers(visit: Visit, topic: str) -> tuple[str, str]:
     names = sorted(found.lags)[:_MOST_NAMED]
     more = [f"and {len(found.lags) - len(names)} more"] if len(found.lags) > len(names) else []
     unasked = [f"({found.total - found.asked} groups were not asked)"] if found.asked < found.total else []
-    return one_line(", ".join([*names, *more, *unasked])), owner_of(topic, visit.site.applications.names())
+    return one_line(", ".join([*names, *more, *unasked])), owner_of(topic, visit.site.applications.names()) or ""
 
 
 def _partitions(value: Any, least: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from penstock.console.web.message_views import hex_lines, tree_of
 from penstock.console.web.page import NotThereError, Visit, whole
 from penstock.console.web.pages.application_pages import linked_places, linked_topics
 from penstock.errors import LogError, OffsetOutOfRangeError, PenstockError
+from penstock.log.application_needs import owner_of
 from penstock.log.base import TopicPartition
 from penstock.log.groups.admin import GroupAdmin, seconds_behind
 
@@ -30,7 +31,6 @@ __all__ = [
     "log_of",
     "message",
     "message_query",
-    "owner_of",
     "place_of",
     "start_of",
     "topic",
@@ -74,17 +74,12 @@ def topics(visit: Visit) -> Mapping[str, Any]:
             "partitions": each.partitions,
             "records": records[each.name],
             "policy": each.config.get("cleanup.policy", "delete"),
-            "owner": owner_of(each.name, owners),
+            "owner": owner_of(each.name, owners) or "",
         }
         for each in infos
     ]
     shown = [row for row in rows if visit.get("internal") not in ("no", "false") or not row["owner"]]
     return {"rows": shown, "total": len(all_topics), "internal": sum(1 for row in rows if row["owner"])}
-
-
-def owner_of(topic: str, applications: Sequence[str]) -> str:
-    """Return the application that a topic is internal to; empty if it is none's."""
-    return max((name for name in applications if topic.startswith(f"{name}-")), key=len, default="")
 
 
 def start_of(kind: str, value: str) -> str:
@@ -229,7 +224,7 @@ def topic_facts(visit: Visit) -> Mapping[str, Any]:
         "rate": sum(each["rate"] for each in partitions),
         "consumers": sorted(consumers, key=lambda each: -each["lag"]),
         "asked": (found_groups.asked, found_groups.total),
-        "owner": owner_of(name, visit.site.applications.names()),
+        "owner": owner_of(name, visit.site.applications.names()) or "",
     }
 
 
