@@ -216,7 +216,7 @@ def right(owner: str, function: str, parameter: str, builder: StreamsBuilder) ->
         "emit": "on_window_close", "size": 10, "retention": "1 h", "history": "1 h", "advance": 5,
         "time_difference": 10, "gap": 10, "difference": 10, "limit": 10, "max_entries": 5, "processor": "first",
         "inner": "string", "serde": "string", "duration": 10, "request": request, "query": KeyQuery.with_key("a"),
-        "bound": PositionBound.unbounded(), "refusal": lambda record: None, "partition": 0, "given": "s", "value": "v", "key": "k",
+        "bound": PositionBound.unbounded(), "refusal": lambda record: None, "partition": 0, "materialized": "s", "value": "v", "key": "k",
         "other": builder.table("right", table) if owner == "KTable" else None,
     }  # fmt: skip
     if parameter == "topology":
