@@ -122,9 +122,10 @@ class SqlSinkTask(SinkTask):
     def open(self, places: Collection[TopicPartition]) -> None:
         if not self._parsed["exactly.once"]:
             return
-        with suppress(ConnectError):  # another task may have made it meanwhile
+        try:
             self._create_offsets()
-        self._create_offsets()
+        except ConnectError:  # another task may have made it meanwhile
+            self._create_offsets()
         self.context.offset(self._look_up(places))
         self._written = {tp: offset for tp, offset in self._written.items() if tp not in places}
 

@@ -42,7 +42,7 @@ from penstock.state.restores.documents import forget_restores, read_restores
 from penstock.state.restores.restore import Restore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession

@@ -17,7 +17,7 @@ from penstock.log.application_needs import owner_of
 
 if TYPE_CHECKING:
     from penstock.console.sources import Connectors
-    from penstock.log.base import TopicInfo
+    from penstock.log.base import TopicInfo, TopicPartition
 
 __all__ = [
     "add_partitions",
@@ -193,7 +193,7 @@ def add_partitions(visit: Visit, body: Mapping[str, Any]) -> Any:
     topic = _topic(visit)
     total = _partitions(body.get("partitions"), topic.partitions + 1)
     changes = [f"partitions: {topic.partitions} -> {total}"]
-    readers, owner = _readers(visit, topic.name)
+    readers, owner = _readers(visit, log_of(visit).end_offsets([topic.name])), _owner(visit, topic.name)
     note = [
         *changes,
         "Keys move: records of a key that come from now on may go to another partition than those that are there.",
@@ -215,9 +215,10 @@ def delete_topic(visit: Visit, body: Mapping[str, Any]) -> Any:
     topic, log = _topic(visit), log_of(visit)
     firsts, ends = log.beginning_offsets([topic.name]), log.end_offsets([topic.name])
     count = sum(end - firsts[tp] for tp, end in ends.items())
-    readers, owner = _readers(visit, topic.name)
+    owner = _owner(visit, topic.name)
     changes = [f"partitions: {topic.partitions} -> 0", f"offsets: {count:,} -> 0"]
     if _is_plan(visit):
+        readers = _readers(visit, ends)
         among = f"{topic.partitions} partition{'s' if topic.partitions != 1 else ''}"
         note = [
             f"Its {count:,} offsets in {among} are lost for ever.",
@@ -242,14 +243,18 @@ def _topic(visit: Visit) -> TopicInfo:
     return log.topic(name)
 
 
-def _readers(visit: Visit, topic: str) -> tuple[str, str]:
-    """Return the groups that have offsets of a topic, as text, and the application that it is internal to."""
-    log = log_of(visit)
-    found = visit.site.groups.consumers(log, log.end_offsets([topic]))
+def _readers(visit: Visit, ends: Mapping[TopicPartition, int]) -> str:
+    """Return the groups that have offsets of a topic, whose ends are given, as text."""
+    found = visit.site.groups.consumers(log_of(visit), ends)
     names = sorted(found.lags)[:_MOST_NAMED]
     more = [f"and {len(found.lags) - len(names)} more"] if len(found.lags) > len(names) else []
     unasked = [f"({found.total - found.asked} groups were not asked)"] if found.asked < found.total else []
-    return one_line(", ".join([*names, *more, *unasked])), owner_of(topic, visit.site.applications.names()) or ""
+    return one_line(", ".join([*names, *more, *unasked]))
+
+
+def _owner(visit: Visit, topic: str) -> str:
+    """Return the application that a topic is internal to; empty if it is none's."""
+    return owner_of(topic, visit.site.applications.names()) or ""
 
 
 def _partitions(value: Any, least: int) -> int:

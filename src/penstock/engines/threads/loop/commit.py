@@ -48,11 +48,15 @@ from penstock.state.changelog.base import NOTE, records_of
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.engines.threads.app import ThreadApp
+    from penstock.engines.threads.replicas.task_replica import TaskReplica
     from penstock.log.base import OffsetAndMetadata, TopicLog
-    from penstock.log.thread_clients import CommitProducer, Part
+    from penstock.log.thread_clients import CommitProducer, Part, Writer
     from penstock.runtime.exception_handlers import DeadLetter
-    from penstock.topology.plan.plan import PhysicalPlan
+    from penstock.topology.plan.plan import PhysicalPlan, TaskId
     from penstock.topology.topology import Topology
+
+    _Numbers = dict[str, int]
+    _GroupOffsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 __all__ = [
     "Commit",
@@ -141,17 +145,6 @@ class Purger:
             )
         else:
             self._said = ""
-
-
-if TYPE_CHECKING:
-    from penstock.engines.threads.app import ThreadApp
-    from penstock.engines.threads.replicas.task_replica import TaskReplica
-    from penstock.log.base import OffsetAndMetadata
-    from penstock.log.thread_clients import Part, Writer
-    from penstock.topology.plan.plan import TaskId
-
-    _Numbers = dict[str, int]
-    _GroupOffsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 # Texts of offsets

@@ -48,15 +48,13 @@ from penstock.log.kafka.wire.record_columns import VarintColumn, write_headers
 from penstock.log.stored import StoredBatch, StoredRecords, StoredStretch, stretches_of
 
 if TYPE_CHECKING:
-    from penstock.log.kafka.wire.cluster import Cluster
-
-__all__ = ["NO_PRODUCER", "ProducerState", "encode_batches", "fetch_stored", "stored_batches"]
-
-if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from penstock.log.kafka.wire.cluster import Cluster
 
     Ints = NDArray[np.int64]
 
+__all__ = ["NO_PRODUCER", "ProducerState", "encode_batches", "fetch_stored", "stored_batches"]
 
 _NO_HEADERS, _NOTHING = pa.scalar(b"\0", pa.large_binary()), pa.scalar(b"", pa.large_binary())
 _MOST_RECORD_OVERHEAD = 32  # bytes of a record beside key, value and headers, rounded up
