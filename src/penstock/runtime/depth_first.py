@@ -13,7 +13,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SerializationError
 from penstock.runtime.error_reports import NamingStores
 from penstock.runtime.exception_handlers import is_of_record
 from penstock.runtime.processors import ProcessOperator, single_row
@@ -180,7 +180,9 @@ class DepthFirst:
 
     def _send(self, node: str, only_child: str | None, rows: Rows) -> None:
         """Send one row to the children, each of which is done with it before the next one gets it."""
-        if self._context.headers is not None and node not in self._same_record:
+        context = self._context
+        is_plain = context.headers is None and context.current is None
+        if context.headers is not None and node not in self._same_record:
             own = RecordHeaders(rows.headers[0] if rows.headers else ())
             rows = replace(rows, headers=cast("list[Headers]", [own]))
         for child, _ in self._children[node]:
@@ -190,17 +192,17 @@ class DepthFirst:
             row = rows.with_place(Place((self._position, self._step), 1))
             operator = self._operators.get(child)
             if operator is not None:
-                self._call(child, operator, row, node)
+                if is_plain:
+                    self._process(child, operator, row, node)
+                else:
+                    self._call(child, operator, row, node)
             else:
                 # Time alone has called the operator: nobody above asks about an error of the sink, so the sink does.
-                asks = not self._context.by_record and rows.place.flush is None and node in self._operators
+                asks = not context.by_record and rows.place.flush is None and node in self._operators
                 self._sinks[child].write(row, node if asks else None)
 
     def _call(self, name: str, operator: Operator, rows: Rows, parent: str) -> None:
         context = self._context
-        if context.headers is None and context.current is None:
-            self._process(name, operator, rows, parent)
-            return
         with ExitStack() as stack:
             if context.headers is not None:
                 stack.enter_context(context.headers.at(rows.headers[0] if rows.headers else RecordHeaders()))  # type: ignore[arg-type]
@@ -208,36 +210,40 @@ class DepthFirst:
             self._process(name, operator, rows, parent)
 
     def _process(self, name: str, operator: Operator, rows: Rows, parent: str) -> None:
-        self._context.batch += 1  # the stores are up to date at every step: nothing kept for earlier ones is needed
+        context = self._context
+        context.batch += 1  # the stores are up to date at every step: nothing kept for earlier ones is needed
         if not self._children[name]:
-            self._context.sensor.on_completed(self._context.task_id, name, rows.timestamps)
+            context.sensor.on_completed(context.task_id, name, rows.timestamps)
         if name in self._processors:
             self._of_processor(name, lambda processor: processor.process_directly(rows), len(rows))
-            failure = self._context.take_failure()
+            failure = context.take_failure()
         else:
             if self._missing.nodes and name in self._missing.nodes:
                 self._missing.look(name, rows)
             try:
                 failure = self._run_operator(name, operator, rows, parent)
             except Exception as error:
-                self._context.take_failure()
+                context.take_failure()
                 if not (len(rows) and is_of_record(error)):
                     raise
                 failure = None, error
         if failure is not None:
-            self._context.ask(name, failure[0], rows, 0, failure[1])
+            context.ask(name, failure[0], rows, 0, failure[1])
 
     def _run_operator(self, name: str, operator: Operator, rows: Rows, parent: str) -> Failure | None:
         """Run an operator with one row, and pass on what comes of it; return the failure that ended that, if any."""
         began = time.perf_counter()
-        with self.naming[name]:
+        try:
             result = operator.process(rows, parent)
+        except SerializationError as error:
+            self.naming[name].raise_named(error)
         failure = self._context.take_failure()
         if isinstance(result, Rows):
-            count = len(result)
-            self._worked(name, len(rows), count, time.perf_counter() - began)
-            if count:
-                self._pass_on(name, None, result)
+            count = len(result.timestamps)
+            self._worked(name, len(rows.timestamps), count, time.perf_counter() - began)
+            if not count:
+                return failure
+            self._pass_on(name, None, result)
             return failure or self._context.take_failure()
         self._worked(name, len(rows), 0, time.perf_counter() - began)
         outputs = iter(self._counted(name, result))
@@ -249,7 +255,9 @@ class DepthFirst:
     def _pass_on(self, name: str, only_child: str | None, rows: Rows) -> None:
         """Send rows on; what leaves a cache waits until all else that the record causes is done."""
         flush = rows.place.flush
-        if flush is None:
+        if flush is None and len(rows.timestamps) == 1:
+            self._send(name, only_child, rows)
+        elif flush is None:
             self._send_each(name, only_child, rows)
         else:
             self._flushes.setdefault(flush, []).append((name, rows))

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from penstock.base.terminal.human_numbers import counted
 from penstock.errors import SerializationError
@@ -127,7 +127,7 @@ def take() -> Mapping[str, int]:
 
 
 class NamingStores:
-    """A guard that names the operator and its stores in errors of serdes, as Kafka's ``StreamsException`` does.
+    """The names of an operator and its stores in errors of serdes, as in Kafka's ``StreamsException``.
 
     Args:
         topology: The topology.
@@ -142,14 +142,11 @@ class NamingStores:
         self._node = node
         self._task_id = task_id
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, SerializationError) and "node" not in error.facts:
-            raise _named(error, self._topology, self._node, self._task_id) from error
+    def raise_named(self, error: SerializationError) -> NoReturn:
+        """Raise an error of a serde with these names, unless it has some."""
+        if "node" in error.facts:
+            raise error
+        raise _named(error, self._topology, self._node, self._task_id) from error
 
 
 def _named(error: SerializationError, topology: Topology, node: str, task_id: str) -> SerializationError:

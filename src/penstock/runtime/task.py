@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import TopologyError
+from penstock.errors import SerializationError, TopologyError
 from penstock.runtime import async_calls, error_reports, functions, processors
 from penstock.runtime import tables as table_operators
 from penstock.runtime.aggregate import operators as aggregate_operators
@@ -354,9 +354,14 @@ class StreamTask:
             sensor.on_node_start(task_id, name)
             started = time.perf_counter()
             try:
-                with context.processing(rows), naming[name]:
-                    result = operator.process(rows, arrived[0][0])
-                    out = [(None, result)] if isinstance(result, Rows) else list(result)
+                try:
+                    if context.current is None:
+                        out = outputs_of(operator, rows, arrived[0][0])
+                    else:
+                        with context.processing(rows):
+                            out = outputs_of(operator, rows, arrived[0][0])
+                except SerializationError as error:
+                    naming[name].raise_named(error)
             except Exception as error:
                 if len(rows) and is_of_record(error) and context.fails_apart(rows, None):
                     return
@@ -441,6 +446,12 @@ class StreamTask:
 
             serde = Serdes.of(serde)
         return cast("Serde[Any]", serde)
+
+
+def outputs_of(operator: Operator, rows: Rows, parent: str) -> list[tuple[str | None, Rows]]:
+    """Return what an operator makes of rows: the child that gets them, None for all, and the rows."""
+    result = operator.process(rows, parent)
+    return [(None, result)] if isinstance(result, Rows) else list(result)
 
 
 # Slices of one record

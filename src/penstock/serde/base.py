@@ -25,6 +25,7 @@ __all__ = [
     "as_exception",
     "decode_rows",
     "encode_one",
+    "encode_only",
     "encode_rows",
     "parts_of",
     "qualified_name",
@@ -231,16 +232,29 @@ def are_alike(one: Any, two: Any) -> bool:
 
 
 FEW = 24
+_ENCODE_FEW = BaseSerde.encode_few
 _BYTES = {bytes, type(None)}
 
 
 def encode_rows(serde: Serde[Any], column: Column) -> list[bytes | None]:
     """Return the bytes of a column as ``serde.encode`` does."""
-    if len(column) <= FEW and isinstance(serde, BaseSerde) and serde.few_by_row:
+    if len(column) <= FEW and getattr(serde, "few_by_row", False) and isinstance(serde, BaseSerde):
         rows = serde.encode_few(column)
         if _BYTES.issuperset(map(type, rows)):
             return rows
     return to_bytes_list(serde.encode(column))
+
+
+def encode_only(serde: Serde[Any], column: Column) -> bytes | None:
+    """Return the bytes of the only row of a column as ``serde.encode`` does."""
+    if type(column) is Column and getattr(type(serde), "encode_few", None) is _ENCODE_FEW and serde.few_by_row:  # type: ignore[attr-defined]
+        try:
+            data = serde.serialize(column.items()[0])
+        except SerializationError:
+            data = ...  # type: ignore[assignment] # the error names the row, below
+        if data is None or type(data) is bytes:
+            return data
+    return encode_rows(serde, column)[0]
 
 
 def encode_one(serde: Serde[Any], value: Any) -> bytes | None:

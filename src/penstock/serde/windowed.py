@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.base.java_names import with_java_names
 from penstock.errors import SerializationError
-from penstock.serde.base import FEW, BaseSerde, Serde, decode_rows, encode_rows
+from penstock.serde.base import FEW, BaseSerde, Serde, decode_rows, encode_only, encode_rows
 from penstock.serde.column import Column, bytes_column, from_fixed_width, join, large_binary, parts, without_suffix
 
 if TYPE_CHECKING:
@@ -155,6 +155,9 @@ class _WindowedSerde(BaseSerde):
         return self._few_rows(column) if isinstance(column, WindowedColumn) else super().encode_few(column)
 
     def _few_rows(self, windowed: WindowedColumn) -> list[bytes | None]:
+        if len(windowed.starts) == 1:
+            key = encode_only(self.inner, windowed.keys)
+            return [None if key is None else key + self._suffix(windowed.starts.item(), windowed.ends.item())]
         rows = zip(
             encode_rows(self.inner, windowed.keys), windowed.starts.tolist(), windowed.ends.tolist(), strict=True
         )

@@ -287,6 +287,15 @@ class MemoryMap:
         data = self._data
         if self.journal is not None:
             self.journal.note(self, keys, self.get_many(keys))
+        if len(keys) <= _SINGLE:
+            for key, value in zip(keys, values, strict=True):
+                if value is not None:
+                    self._order.add_one(key)
+                    data[key] = value
+                elif key in data:
+                    self._order.remove(key)
+                    del data[key]
+            return
         if None in values:
             last = dict(zip(keys, values, strict=True))
             gone = [key for key, value in last.items() if value is None and key in data]

@@ -363,11 +363,12 @@ def _sent(
     """Return changes of windows that one row has caused, each with its number among them."""
     count = len(windows)
     starts, ends = np.array(windows, np.int64).T
+    keys = rows.keys if count == 1 else rows.keys.take(np.zeros(count, np.int64))
     place = rows.place.extend(numbers[0]) if count == 1 else rows.place.repeat(count).extend(np.array(numbers))
     return Rows(
         place,
         ends,
-        WindowedColumn(rows.keys.take(np.zeros(count, np.int64)), starts, ends),
+        WindowedColumn(keys, starts, ends),
         Column.of_items(news),
         rows.headers * count if headers and rows.headers is not None else None,
         Column.nulls(count) if olds is None else Column.of_items(olds),

@@ -31,7 +31,9 @@ __all__ = [
     "Held",
     "RowChange",
     "evictions",
+    "hold",
     "hold_back",
+    "leaving_after",
     "outcome_of",
     "puts_of",
 ]
@@ -47,6 +49,11 @@ class BufferBounds(NamedTuple):
     @classmethod
     def of(cls, operation: Suppress) -> BufferBounds:
         return cls(operation.max_records, operation.max_bytes, operation.emit_early)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a buffer can be full."""
+        return self.records is not None or self.size is not None
 
     def exceeded(self, records: int, size: int) -> bool:
         return (self.records is not None and records > self.records) or (self.size is not None and size > self.size)
@@ -115,6 +122,25 @@ class Eviction(NamedTuple):
     change: BufferedChange
 
 
+def hold(buffer: Buffer, key: bytes, change: BufferedChange) -> None:
+    """Hold a change back, in place of the one that waits under its key, whose place in the order it takes."""
+    before = buffer.get(key)
+    if before is not None:
+        change = BufferedChange(before.time, *change[1:6], before.prior, *change[7:])
+    buffer.put(key, change, before)
+
+
+def leaving_after(buffer: Buffer, row: int, expiry: int, number: int = 0) -> Iterator[Eviction]:
+    """Yield the changes that leave after a row, numbered from ``number`` on; each waits until the next step."""
+    while (earliest := buffer.first(expiry)) is not None:
+        key = earliest[1]
+        leaving = buffer.get(key)
+        assert leaving is not None  # noqa: S101 - both rows of a key are written together
+        yield Eviction(row, number, key, leaving)
+        buffer.remove(key, leaving)
+        number += 1
+
+
 def evictions(
     buffer: Buffer, puts: Iterable[RowChange], expiries: list[int], bounds: BufferBounds, full: Callable[[int], None]
 ) -> Iterator[Eviction]:
@@ -127,20 +153,13 @@ def evictions(
         bounds: Of the buffer.
         full: Called with the row that has filled a buffer that must not be full.
     """
-    is_bounded = bounds.records is not None or bounds.size is not None
     for row, ((key, change), expiry) in enumerate(zip(puts, expiries, strict=True)):
-        before = buffer.get(key)
-        waits = change if before is None else BufferedChange(before.time, *change[1:6], before.prior, *change[7:])
-        buffer.put(key, waits, before)
+        hold(buffer, key, change)
         number = 0
-        until: int | None = expiry
-        while (earliest := buffer.first(until)) is not None:
-            leaving = buffer.get(earliest[1])
-            assert leaving is not None  # noqa: S101 - both rows of a key are written together
-            yield Eviction(row, number, earliest[1], leaving)
-            buffer.remove(earliest[1], leaving)
+        for eviction in leaving_after(buffer, row, expiry):
+            yield eviction
             number += 1
-        if is_bounded and bounds.exceeded(buffer.records, buffer.size):
+        if bounds.is_bounded and bounds.exceeded(buffer.records, buffer.size):
             if not bounds.emit_early:
                 full(row)
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import accumulate, repeat
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +20,14 @@ from penstock.runtime.suppress.buffers import (
     Eviction,
     RowChange,
     evictions,
+    hold,
     hold_back,
+    leaving_after,
     outcome_of,
     puts_of,
 )
 from penstock.runtime.tables import StoreTableView, is_read
-from penstock.serde.base import decode_rows, encode_rows
+from penstock.serde.base import decode_rows, encode_only, encode_rows
 from penstock.serde.column import Column, bytes_column, large_binary, to_bytes_list
 from penstock.serde.headers import plain_headers
 from penstock.serde.windowed import WindowedColumn
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.runtime.context import TaskContext
+    from penstock.serde.base import Serde
     from penstock.topology.nodes import ProcessorNode
     from penstock.topology.topology import Topology
 
@@ -168,6 +171,10 @@ def _place(source: RecordContext) -> _Place:
     return source.topic, source.partition, source.offset
 
 
+def _encoded(serde: Serde[Any], column: Column) -> list[bytes | None]:
+    return [encode_only(serde, column)] if len(column) == 1 else encode_rows(serde, column)
+
+
 class _Suppress(Operator):
     """The operator that holds each row's change back under its key; rows that move stream time release changes."""
 
@@ -181,15 +188,19 @@ class _Suppress(Operator):
         context.register_table(node.name, self._view)
         self._is_read = is_read(topology, node.name)
         self._raw = RawBytes(context) if context.keeps_raw_bytes else None
+        self._takes_few = not (self._is_read or self._bounds.is_bounded or self._raw)
 
     @property
     def _buffer(self) -> ChangeBufferView:
         return cast("ChangeBufferView", self._context.store(self._operation.store))
 
     def process(self, rows: Rows, parent: str) -> Rows | Iterable[tuple[str | None, Rows]]:  # noqa: ARG002
-        if not len(rows):
+        count = len(rows)
+        if not count:
             return rows
-        if len(rows) <= (1 if self._is_read else _FEW):  # several only if nobody sees what waits meanwhile
+        if count <= _FEW and self._takes_few:
+            return self._few(rows)
+        if count <= (1 if self._is_read else _FEW):  # several only if nobody sees what waits meanwhile
             return self._one_by_one(rows)
         expiries = self._observe(rows) - self._operation.wait_ms
         keys, puts = self._puts(rows)
@@ -226,9 +237,9 @@ class _Suppress(Operator):
     def _few_puts(self, rows: Rows) -> Iterator[RowChange]:
         """Yield the key and change of each of a few rows, as if nothing waited for the key."""
         spec, context = self._buffer.spec, self._context
-        keys = encode_rows(spec.key_serde, rows.keys)
-        olds = repeat(None) if rows.olds is None else encode_rows(spec.value_serde, rows.olds)  # first, as in Kafka
-        news = encode_rows(spec.value_serde, rows.values)
+        keys = _encoded(spec.key_serde, rows.keys)
+        olds = repeat(None) if rows.olds is None else _encoded(spec.value_serde, rows.olds)  # first, as in Kafka
+        news = _encoded(spec.value_serde, rows.values)
         stamps = rows.timestamps.tolist()
         times = WindowedColumn.of(rows.keys).ends.tolist() if self._operation.until_window_closes else stamps
         for row, (key, old, new, stamp, time) in enumerate(zip(keys, olds, news, stamps, times, strict=False)):
@@ -239,6 +250,35 @@ class _Suppress(Operator):
                 self._raw.note(key or b"", context.record_context(rows, row))
             change = BufferedChange(time, stamp, topic, source.partition, source.offset, headers, old, old, new)
             yield RowChange(key or b"", change)
+
+    def _few(self, rows: Rows) -> Iterable[tuple[str | None, Rows]]:
+        """Process a few rows, if `_takes_few`: what `_one_by_one` does with them."""
+        buffer, until_close = self._buffer, self._operation.until_window_closes
+        now = self._context.get_meta(self._meta, _NO_TIME)
+        stamps = rows.timestamps.tolist()
+        self._context.put_meta(self._meta, max(now, *stamps))
+        leaving: list[tuple[str | None, Rows]] = []
+        for row, put in enumerate(self._few_puts(rows)):
+            hold(buffer, *put)
+            now = max(now, stamps[row])
+            expiry, number = now - self._operation.wait_ms, 0
+            while (earliest := buffer.first(expiry)) is not None:
+                key = earliest[1]
+                change = cast("BufferedChange", buffer.get(key))  # both rows of a key are written together
+                if change.new is not None or not until_close:
+                    if len(stamps) == 1:
+                        return self._leave(rows, expiry, number)
+                    eviction = Eviction(row, number, key, change)
+                    leaving.append((None, self._sent_one(rows.row(row), eviction, self._origin(eviction))))
+                buffer.remove(key, change)
+                number += 1
+        return leaving
+
+    def _leave(self, rows: Rows, expiry: int, number: int) -> Iterator[tuple[str | None, Rows]]:
+        """Yield the changes that leave after the only row, from the one of that number on."""
+        for eviction in leaving_after(self._buffer, 0, expiry, number):
+            if eviction.change.new is not None or not self._operation.until_window_closes:
+                yield None, self._sent_one(rows, eviction, self._origin(eviction))
 
     def _one_by_one(self, rows: Rows) -> Iterator[tuple[str | None, Rows]]:
         """Process a few rows; each change is still seen to wait while it is passed on, as in Kafka."""
