@@ -24,8 +24,8 @@ from penstock.engines.application.application_note import read_application, writ
 from penstock.engines.threads.replicas.restoring import newest_numbers
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
-from penstock.state.changelog.base import TaskNumbers
-from penstock.state.segments.segment import NO_BATCH
+from penstock.state.changelog.formats import TaskNumbers
+from penstock.state.maps import NO_BATCH
 from penstock.topology.plan.internal_topics import NUMBERS_SETTINGS, numbers_topic
 from penstock.topology.plan.plan import TaskId
 

@@ -5,7 +5,7 @@
 2. pyspark is imported in penstock/engines alone, and nothing below that package imports it.
 3. The core imports none of its products (PRODUCTS), neither in functions, for type checkers nor by ``import_module``;
    only ``penstock/__init__.py`` declares them as extensions.
-4. A source file has at most 800 lines and says what it exports in ``__all__``.
+4. A source file has at most 1,000 lines and says what it exports in ``__all__``.
 5. Public classes and functions have docstrings (short ones need none), and so has every module.
 6. Test files have names of their own, as pytest imports them by basename.
 7. ``import penstock`` loads neither Polars, PyArrow, NumPy nor PySpark.
@@ -35,7 +35,7 @@ __all__ = ["check_circles", "check_file", "check_picture", "check_places", "chec
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "penstock"
-MAX_LINES = 800
+MAX_LINES = 1_000
 MAX_ENTRIES, MAX_FLOORS = 20, 10  # of the root, but for `python -m penstock`
 MIN_DOCUMENTED_LINES = 15  # what is shorter may speak for itself
 HEAVY = ("polars", "pyarrow", "numpy", "pandas", "pyspark")

@@ -10,9 +10,30 @@ from java_errors import boom
 from penstock.serde.windowed import Windowed
 
 __all__ = [
-    "aggregator", "inner", "joiner", "joiner_type", "joiner_uses_key", "key_function", "keeps_key_type", "literal_type", "merger", "pair_function", "pair_type",
-    "pairs_function", "pairs_type", "predicate", "reducer", "text", "throw_at", "measure", "timestamp_extractor", "value_function", "value_type",
-    "values_function", "values_type", "uses_key",
+    "aggregator",
+    "inner",
+    "joiner",
+    "joiner_type",
+    "joiner_uses_key",
+    "keeps_key_type",
+    "key_function",
+    "literal_type",
+    "measure",
+    "merger",
+    "pair_function",
+    "pair_type",
+    "pairs_function",
+    "pairs_type",
+    "predicate",
+    "reducer",
+    "text",
+    "throw_at",
+    "timestamp_extractor",
+    "uses_key",
+    "value_function",
+    "value_type",
+    "values_function",
+    "values_type",
 ]  # fmt: skip
 
 Spec = dict[str, Any]

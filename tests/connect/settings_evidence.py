@@ -9,7 +9,7 @@ from pathlib import Path
 from connect_cases import ARCHIVE, load_cases
 from connect_debezium import load_debezium_cases
 
-__all__ = ["recorded", "recorded_by_debezium", "proving_tests"]
+__all__ = ["proving_tests", "recorded", "recorded_by_debezium"]
 
 HERE = Path(__file__).parent
 

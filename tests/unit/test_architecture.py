@@ -125,7 +125,7 @@ def test_imports_for_type_checkers_do_not_count(script, tmp_path):
     [
         ("import os\n", "no docstring"),
         ('"""Doc."""\nimport os\n', "__all__ is missing"),
-        ('"""Doc."""\n__all__ = []\n' + "x = 1\n" * 800, "at most 800 lines"),
+        ('"""Doc."""\n__all__ = []\n' + "x = 1\n" * 1_000, "at most 1000 lines"),
         ('"""Doc."""\n__all__ = ["f"]\n\n\ndef f():\n' + "    x = 1\n" * 20, "f has no docstring"),
     ],
 )

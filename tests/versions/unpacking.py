@@ -12,7 +12,7 @@ from penstock.base.clock import boot_id, unix_ms
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 from penstock.state.lmdb_replicas.lmdb_replica import ABOUT, NUMBERS
-from penstock.state.lmdb_replicas.replica import time_notes
+from penstock.state.maps import time_notes
 
 FOLDER = Path(__file__).parent
 YEAR_MS = 365 * 86_400_000

@@ -31,8 +31,8 @@ from penstock.errors import PenstockError
 
 __all__ = [
     "FORMAT",
-    "JsonLines",
     "LEVEL",
+    "JsonLines",
     "LogStream",
     "Work",
     "application_at_work",

@@ -25,15 +25,22 @@ from penstock.log.topic_settings import may_miss_deletions, setting
 from penstock.runtime.context import Surroundings
 from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
 from penstock.runtime.rows import TopicBatch
-from penstock.runtime.sensor import Sensor
+from penstock.runtime.sensor import Sensor, Volume
 from penstock.runtime.task import StreamTask, TaskPart
 from penstock.serde.column import to_bytes_list
 from penstock.state.lmdb_replicas.folders import global_place
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica, LmdbRows
-from penstock.state.lmdb_replicas.replica import ReplicaPosition, time_notes, time_since
-from penstock.state.maps import MemoryMap, TaskOverlay, count_calls, take_calls
+from penstock.state.maps import (
+    NO_BATCH,
+    MemoryMap,
+    ReplicaPosition,
+    TaskOverlay,
+    count_calls,
+    take_calls,
+    time_notes,
+    time_since,
+)
 from penstock.state.own_folder import open_lock, own_folder
-from penstock.state.segments.segment import NO_BATCH
 from penstock.topology.plan.partitions import source_topics
 
 if TYPE_CHECKING:
@@ -279,7 +286,8 @@ class CopyWriter:
         began = time.perf_counter()
         self._copy.write(changes, self._state.meta)
         self._sensor.on_store_calls(GLOBAL_TASK, take_calls(self._state))
-        self._sensor.on_flushed(GLOBAL_TASK, changes, time.perf_counter() - began)
+        volumes = {store: Volume(rows.num_rows, rows.nbytes) for store, rows in changes.items()}
+        self._sensor.on_flushed(GLOBAL_TASK, volumes, time.perf_counter() - began)
         self._copy.show()
         self._copy.rebase(self._state)
 

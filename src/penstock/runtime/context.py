@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from penstock.runtime.global_stores import GlobalViews
     from penstock.runtime.operator import TableView
     from penstock.runtime.rows import Rows
-    from penstock.state.changelog.base import CurrentRecord
+    from penstock.state.changelog.formats import CurrentRecord
     from penstock.state.maps import Journal, Journalled, TaskState
     from penstock.topology.operations.functions import Function
     from penstock.topology.stores import StoreSpec
@@ -72,12 +72,12 @@ _MOST_OF_A_NAME = 200  # characters of the name of a class, which a user's code 
 _SHOWN = 200  # characters of a record in a message
 
 
-def _one_record(rows: Rows) -> tuple[int, Headers] | None:
+def _one_note(timestamps: NDArray[np.int64], headers: list[Headers] | None) -> tuple[int, Headers] | None:
     """Return the time and the headers of all rows, if they have the same ones."""
-    time, headers = int(rows.timestamps[0]), () if rows.headers is None else rows.headers[0]
-    if len(rows) > 1 and ((rows.timestamps != time).any() or any(each != headers for each in rows.headers or ())):
+    time, first = int(timestamps[0]), () if headers is None else headers[0]
+    if len(timestamps) > 1 and ((timestamps != time).any() or any(each != first for each in headers or ())):
         return None
-    return time, headers
+    return time, first
 
 
 @dataclass(frozen=True)
@@ -378,14 +378,16 @@ class TaskContext:
         if self._journal is not None:
             self._journal.on_take_back(undo)
 
-    def processing(self, rows: Rows) -> AbstractContextManager[None]:
-        """Keep the stores' current record at these rows, if they have one time and the same headers."""
+    def processing(self, timestamps: NDArray[np.int64], headers: list[Headers] | None) -> AbstractContextManager[None]:
+        """Keep the stores' current record at rows of these times and headers, if all have the same."""
         current = self.current
-        return _NOTHING if current is None or not len(rows) else self._noting(current, rows)
+        if current is None or not len(timestamps):
+            return _NOTHING
+        return self._noting(current, _one_note(timestamps, headers))
 
     @contextmanager
-    def _noting(self, current: CurrentRecord, rows: Rows) -> Iterator[None]:
-        before, current.note = current.note, _one_record(rows)
+    def _noting(self, current: CurrentRecord, note: tuple[int, Headers] | None) -> Iterator[None]:
+        before, current.note = current.note, note
         try:
             yield
         finally:

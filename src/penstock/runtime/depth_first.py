@@ -206,7 +206,7 @@ class DepthFirst:
         with ExitStack() as stack:
             if context.headers is not None:
                 stack.enter_context(context.headers.at(rows.headers[0] if rows.headers else RecordHeaders()))  # type: ignore[arg-type]
-            stack.enter_context(context.processing(rows))
+            stack.enter_context(context.processing(rows.timestamps, rows.headers))
             self._process(name, operator, rows, parent)
 
     def _process(self, name: str, operator: Operator, rows: Rows, parent: str) -> None:

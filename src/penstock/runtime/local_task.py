@@ -17,8 +17,8 @@ from penstock.runtime.punctuation import PriorityQueue
 from penstock.runtime.rows import RawRecord, RecordContext, TopicBatch, headers_of
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import StreamTask, TaskPart
-from penstock.state.changelog import records_of_changes, records_of_puts
-from penstock.state.changelog.base import note_writes, notes_of
+from penstock.state.changelog import changelog_formats, records_of_changes, records_of_puts
+from penstock.state.changelog.formats import note_writes, notes_of
 from penstock.state.maps import MemoryMap, MemoryTaskState, Overlay, TaskOverlay
 from penstock.state.views import open_view
 from penstock.topology.configured.apply import with_settings
@@ -465,6 +465,7 @@ class LoggedState:
         self._maps = {name: MemoryMap() for name in stores}
         _fill(self._maps, restored)
         self._topics = {name: changelog_topic(application_id, name) for name, spec in stores.items() if spec.logging}
+        self._formats = changelog_formats(stores, self._topics)
         self._meta: dict[str, int] = dict(restored.numbers)
         self.state = TaskOverlay(0, self._maps, self._meta)
         self.current = note_writes(self.state)
@@ -491,7 +492,7 @@ class LoggedState:
         state = self.state
         changes = state.sorted_changes()
         records = records_of_puts(self._topics, ((name, state.puts(name)) for name in self._stores))
-        records += records_of_changes(self._stores, self._topics, changes.items(), state.meta, notes_of(state))
+        records += records_of_changes(self._formats, self._topics, changes.items(), state.meta, notes_of(state))
         for store, rows in changes.items():
             self._maps[store].put_many(rows.column(0).to_pylist(), rows.column(1).to_pylist())
         self._meta = dict(state.meta)

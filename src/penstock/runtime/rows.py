@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.log.base import RECORD_SCHEMA
-from penstock.serde.column import Column
+from penstock.serde.column import LARGE_BINARY, Column, parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +31,8 @@ __all__ = [
     "Rows",
     "TaskInput",
     "TopicBatch",
+    "bytes_of",
+    "bytes_of_headers",
     "headers_of",
     "record_context",
 ]
@@ -90,6 +93,13 @@ class TopicBatch:
 
     def __len__(self) -> int:
         return len(self._records) if self.rows is None else len(self.rows)
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of keys, values and headers, as Kafka counts them."""
+        if self.rows is None:
+            return _bytes_of_columns(self.records)
+        return sum(map(_bytes_of_record, self.rows))
 
     @property
     def records(self) -> pa.RecordBatch:
@@ -523,3 +533,34 @@ class TaskInput:
 
 def _rows_of(piece: DecodedRecords, place: Place) -> Rows:
     return Rows(place, piece.timestamps, piece.keys, piece.values, piece.headers, piece.olds)
+
+
+# Sizes
+
+
+def _bytes_of_columns(batch: pa.RecordBatch) -> int:
+    keys, values, headers = (batch.column(name) for name in ("key", "value", "headers"))
+    # Kafka's consumer says that a null has -1 bytes, and Kafka Streams adds that.
+    size = bytes_of(keys) + bytes_of(values) - int(keys.null_count + values.null_count)
+    return size + sum(map(bytes_of_headers, headers_of(headers) or ()))
+
+
+def _bytes_of_record(record: RawRecord) -> int:
+    key, value = record.key, record.value
+    size = (-1 if key is None else len(key)) + (-1 if value is None else len(value))  # -1 as above
+    return size + bytes_of_headers(record.headers) if record.headers else size
+
+
+def bytes_of(column: BytesColumn) -> int:
+    if isinstance(column, list):
+        return sum([len(data) for data in column if data is not None])
+    if column.null_count == len(column):
+        return 0
+    if column.type == LARGE_BINARY and not column.null_count:  # known by two offsets; nulls may stand over bytes
+        ends = parts(column)[1]
+        return int(ends[-1] - ends[0])
+    return int(pc.sum(pc.binary_length(column)).as_py() or 0)
+
+
+def bytes_of_headers(headers: Headers) -> int:
+    return sum(len(name.encode()) + len(value or b"") for name, value in headers)

@@ -1,30 +1,37 @@
 """The events of a running task: one class with a method per event, all of which do nothing, and one that counts.
 
-Subclasses turn events into metrics, traces or pictures. Every method is called once per batch, never per record.
+Subclasses turn events into metrics, traces or pictures. Every method is called once per batch, never per record, with
+figures of what has happened, never with the records themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Self
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from penstock.base.clock import unix_ms
 from penstock.metrics.task_counts import FLUSH, OTHER_ERRORS, OTHER_REASONS, Cause, Spread, TaskCounts
-from penstock.runtime.rows import headers_of
-from penstock.serde.column import LARGE_BINARY, parts
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from penstock.metrics.task_counts import Example
-    from penstock.runtime.rows import BytesColumn, DecodedRecords, Headers, RawRecord
 
-__all__ = ["CountingSensor", "HeldEvents", "Sensor", "SensorGroup"]
+__all__ = ["CountingSensor", "HeldEvents", "Sensor", "SensorGroup", "Volume"]
+
+
+class Volume(NamedTuple):
+    """The size of records or changes.
+
+    Attributes:
+        records: Their number.
+        bytes: The bytes of their keys, values and headers.
+    """
+
+    records: int
+    bytes: int
 
 
 class Sensor:
@@ -42,8 +49,11 @@ class Sensor:
     def on_batch_end(self, task_id: str, seconds: float, metrics: Mapping[str, int | float]) -> None:
         """Called when a batch has been processed; ``metrics`` are those of TaskOutput."""
 
-    def on_consumed(self, task_id: str, topic: str, records: DecodedRecords) -> None:
-        """Called when a source node has decoded records of a partition; the topic has its name in the log."""
+    def on_consumed(self, task_id: str, node: str, topic: str, size: Volume, timestamps: NDArray[np.int64]) -> None:
+        """Called when a source node has decoded records of a partition; the topic has its name in the log.
+
+        ``size`` is that of all records, ``timestamps`` are the times of those that could be decoded.
+        """
 
     def on_input(
         self, task_id: str, timestamps: NDArray[np.int64], stream_times: NDArray[np.int64], unread: int
@@ -53,9 +63,7 @@ class Sensor:
         ``unread`` records could not be decoded or had no valid time.
         """
 
-    def on_produced(
-        self, task_id: str, node: str, topic: str, keys: BytesColumn, values: BytesColumn, headers: list[Headers] | None
-    ) -> None:
+    def on_produced(self, task_id: str, node: str, topic: str, size: Volume) -> None:
         """Called when a sink node has encoded records; the topic has its name in the log."""
 
     def on_completed(self, task_id: str, node: str, timestamps: NDArray[np.int64]) -> None:
@@ -91,8 +99,8 @@ class Sensor:
     def on_error(self, task_id: str, node: str, error: Exception, action: str) -> None:
         """Called when a record failed; ``action`` is "fail" or "continue"."""
 
-    def on_flushed(self, task_id: str, changes: Mapping[str, pa.RecordBatch], seconds: float) -> None:
-        """Called when the changes of stores have been published or committed, which took so long."""
+    def on_flushed(self, task_id: str, changes: Mapping[str, Volume], seconds: float) -> None:
+        """Called when the changes of stores, so many of each, have been published or committed, which took so long."""
 
     def on_store_calls(self, task_id: str, calls: Mapping[tuple[str, str], list[float]]) -> None:
         """Called after a batch with (store, call) -> keys and seconds, if the calls of stores are counted."""
@@ -212,21 +220,14 @@ class CountingSensor(Sensor):
             late = float(stream_times[-1]) + 1
             lateness.add(late * unread, unread, late, late)
 
-    def on_consumed(self, task_id: str, topic: str, records: DecodedRecords) -> None:
-        batch = records.batch  # with what could not be decoded, as in Kafka
-        size = _bytes_of_columns(batch.records) if batch.rows is None else sum(map(_bytes_of_record, batch.rows))
+    def on_consumed(self, task_id: str, node: str, topic: str, size: Volume, timestamps: NDArray[np.int64]) -> None:
         counts = self._counts[task_id]
-        self._add(counts.consumed, (records.source, topic), len(batch), size)
-        counts.read[records.source] = counts.read.get(records.source, 0) + len(records)
-        self.on_completed(task_id, records.source, records.timestamps)
+        self._add(counts.consumed, (node, topic), size)
+        counts.read[node] = counts.read.get(node, 0) + len(timestamps)
+        self.on_completed(task_id, node, timestamps)
 
-    def on_produced(
-        self, task_id: str, node: str, topic: str, keys: BytesColumn, values: BytesColumn, headers: list[Headers] | None
-    ) -> None:
-        size = _bytes_of(keys) + _bytes_of(values)
-        if headers is not None:
-            size += sum(map(_bytes_of_headers, headers))
-        self._add(self._counts[task_id].produced, (node, topic), len(keys), size)
+    def on_produced(self, task_id: str, node: str, topic: str, size: Volume) -> None:
+        self._add(self._counts[task_id].produced, (node, topic), size)
 
     def on_completed(self, task_id: str, node: str, timestamps: NDArray[np.int64]) -> None:
         spreads = self._counts[task_id].e2e_latency_ms
@@ -266,11 +267,11 @@ class CountingSensor(Sensor):
         reported = self._counts[task_id].reported
         reported[where] = reported.get(where, 0) + count
 
-    def on_flushed(self, task_id: str, changes: Mapping[str, pa.RecordBatch], seconds: float) -> None:
+    def on_flushed(self, task_id: str, changes: Mapping[str, Volume], seconds: float) -> None:
         stores = self._counts[task_id].stores
-        for store, rows in changes.items():
+        for store, size in changes.items():
             flushed = stores.setdefault((store, FLUSH), [0, 0, 0, 0.0])
-            for at, value in enumerate((1, rows.num_rows, rows.nbytes, seconds)):
+            for at, value in enumerate((1, size.records, size.bytes, seconds)):
                 flushed[at] += value
 
     def on_store_calls(self, task_id: str, calls: Mapping[tuple[str, str], list[float]]) -> None:
@@ -297,40 +298,12 @@ class CountingSensor(Sensor):
             names.add(name)
         return name in names
 
-    def _add(self, counts: dict[tuple[str, str], list[int]], at: tuple[str, str], records: int, size: int) -> None:
+    def _add(self, counts: dict[tuple[str, str], list[int]], at: tuple[str, str], size: Volume) -> None:
         both = counts.get(at)
         if both is None:
             both = counts[at] = [0, 0]
         more = self._of_topics.get(at[1])
         if more is None:
             more = self._of_topics[at[1]] = _BYTES_OF_A_RECORD + len(at[1].encode())
-        both[0] += records
-        both[1] += size + records * more
-
-
-def _bytes_of_columns(batch: pa.RecordBatch) -> int:
-    keys, values, headers = (batch.column(name) for name in ("key", "value", "headers"))
-    # Kafka's consumer says that a null has -1 bytes, and Kafka Streams adds that.
-    size = _bytes_of(keys) + _bytes_of(values) - int(keys.null_count + values.null_count)
-    return size + sum(map(_bytes_of_headers, headers_of(headers) or ()))
-
-
-def _bytes_of_record(record: RawRecord) -> int:
-    key, value = record.key, record.value
-    size = (-1 if key is None else len(key)) + (-1 if value is None else len(value))  # -1 as above
-    return size + _bytes_of_headers(record.headers) if record.headers else size
-
-
-def _bytes_of(column: BytesColumn) -> int:
-    if isinstance(column, list):
-        return sum([len(data) for data in column if data is not None])
-    if column.null_count == len(column):
-        return 0
-    if column.type == LARGE_BINARY and not column.null_count:  # known by two offsets; nulls may stand over bytes
-        ends = parts(column)[1]
-        return int(ends[-1] - ends[0])
-    return int(pc.sum(pc.binary_length(column)).as_py() or 0)
-
-
-def _bytes_of_headers(headers: Headers) -> int:
-    return sum(len(name.encode()) + len(value or b"") for name, value in headers)
+        both[0] += size.records
+        both[1] += size.bytes + size.records * more

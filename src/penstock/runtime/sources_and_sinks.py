@@ -37,8 +37,11 @@ from penstock.runtime.rows import (
     RecordContext,
     Rows,
     TopicBatch,
+    bytes_of,
+    bytes_of_headers,
     record_context,
 )
+from penstock.runtime.sensor import Volume
 from penstock.serde.base import UNDECODABLE, as_exception
 from penstock.serde.changes import ChangeSerde
 from penstock.serde.column import Column, bytes_column, cut, to_bytes_list
@@ -563,7 +566,8 @@ class SinkWriter:
                     values, headers = split(_bytes_array(values), frame, headers, part)
         context = self._context
         name = context.physical_name(topic)
-        context.sensor.on_produced(context.task_id, self._node.name, name, keys, values, headers)
+        size = Volume(len(keys), bytes_of(keys) + bytes_of(values) + sum(map(bytes_of_headers, headers or ())))
+        context.sensor.on_produced(context.task_id, self._node.name, name, size)
         context.sensor.on_completed(context.task_id, self._node.name, rows.timestamps)
         count = self._collector.partition_count(topic)
         targets = self._targets(topic, rows, keys, count)

@@ -27,7 +27,7 @@ from penstock.runtime.graph import Graph, MissingFields, has_expressions, stores
 from penstock.runtime.joins import foreign_key, stream_stream
 from penstock.runtime.joins import tables as join_tables
 from penstock.runtime.rows import Place, RawRecord, Rows, TaskInput, TopicBatch
-from penstock.runtime.sensor import HeldEvents
+from penstock.runtime.sensor import HeldEvents, Volume
 from penstock.runtime.sources_and_sinks import (
     OUTPUT_SCHEMA,
     Collector,
@@ -236,7 +236,9 @@ class StreamTask:
         dropped = context.dropped
         pieces = [self._reader(one.topic).read(one) for one in batch if len(one)]
         for piece in pieces:
-            self._sensor.on_consumed(self.task_id, context.physical_name(piece.batch.topic), piece)
+            size = Volume(len(piece.batch), piece.batch.size_bytes)
+            name = context.physical_name(piece.batch.topic)
+            self._sensor.on_consumed(self.task_id, piece.source, name, size, piece.timestamps)
         context.begin(TaskInput(pieces, ordered=ordered, names=self._physical_names))
         unread = records_in - context.input.length
         self._sensor.on_input(self.task_id, context.input.timestamps, context.input_stream_times, unread)
@@ -358,7 +360,7 @@ class StreamTask:
                     if context.current is None:
                         out = outputs_of(operator, rows, arrived[0][0])
                     else:
-                        with context.processing(rows):
+                        with context.processing(rows.timestamps, rows.headers):
                             out = outputs_of(operator, rows, arrived[0][0])
                 except SerializationError as error:
                     naming[name].raise_named(error)

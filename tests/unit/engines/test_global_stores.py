@@ -21,10 +21,10 @@ from penstock.engines.micro_batches.worker import exactly_once
 from penstock.engines.spark.progress import batch_progress
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.runtime.sensor import Sensor
-from penstock.state.lmdb_replicas import replica
+from penstock.state import maps as replica
 from penstock.state.lmdb_replicas.folders import global_place
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
-from penstock.state.lmdb_replicas.replica import ReplicaPosition
+from penstock.state.maps import ReplicaPosition
 from penstock.topology.configured.apply import with_serdes
 
 Prepared = tuple[bytes, EmbeddedLog]

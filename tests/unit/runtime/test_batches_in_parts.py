@@ -24,8 +24,8 @@ class Figures(Sensor):
         self.counts["in", node] += rows_in
         self.counts["out", node] += rows_out
 
-    def on_produced(self, task_id, node, topic, keys, values, headers):
-        self.counts["produced", node] += len(keys)
+    def on_produced(self, task_id, node, topic, size):
+        self.counts["produced", node] += size.records
 
     def on_completed(self, task_id, node, timestamps):
         self.counts["completed", node] += len(timestamps)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
-from penstock.state.lmdb_replicas.replica import ReplicaPosition
+from penstock.state.maps import ReplicaPosition
 
 MAP_BYTES, ROW_BYTES = 32 << 20, 8_000
 

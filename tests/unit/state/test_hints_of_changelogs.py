@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import StateError
-from penstock.state.changelog.base import TaskNumbers
 from penstock.state.changelog.following import reading_changelog
+from penstock.state.changelog.formats import TaskNumbers
 
 
 def test_hints_say_what_to_do_in_each_mode() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from penstock import Serdes
 from penstock.errors import StateError
-from penstock.state.changelog.base import TaskNumbers
 from penstock.state.changelog.following import StoreRestorer
+from penstock.state.changelog.formats import TaskNumbers
 from penstock.topology.stores import StoreSpec
 
 KINDS = {

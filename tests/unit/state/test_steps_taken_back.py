@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from penstock.state.changelog.base import CurrentRecord, NotingOverlay
+from penstock.state.changelog.formats import CurrentRecord, NotingOverlay
 from penstock.state.maps import Journal, MemoryMap, Overlay
 
 BASE = [(bytes([key]), b"base") for key in range(0, 12, 2)]

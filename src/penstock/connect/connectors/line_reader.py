@@ -23,8 +23,8 @@ from penstock.errors import ConnectError
 __all__ = [
     "NO_LINES",
     "FileNote",
-    "LineReader",
     "FilePlace",
+    "LineReader",
     "ReadLines",
     "file_identity",
     "is_begin",

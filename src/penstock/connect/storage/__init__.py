@@ -7,11 +7,11 @@ from penstock.connect.storage.topic_table import MemoryTable, TopicTable
 
 __all__ = [
     "ConfigStore",
+    "ConnectorTaskId",
     "MemoryTable",
     "OffsetStore",
     "RestartRequest",
-    "StoredStatus",
     "StatusStore",
-    "ConnectorTaskId",
+    "StoredStatus",
     "TopicTable",
 ]

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.base.clock import unix_ms
 from penstock.connect.storage.topic_table import Table, TableChange
 
-__all__ = ["ConfigStore", "RestartRequest", "TargetState", "ConnectorTaskId"]
+__all__ = ["ConfigStore", "ConnectorTaskId", "RestartRequest", "TargetState"]
 
 ConnectorTaskId = tuple[str, int]
 """A connector's name and the number of the task."""

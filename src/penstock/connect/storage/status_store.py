@@ -13,7 +13,7 @@ from penstock.connect.storage.config_store import ConnectorTaskId
 from penstock.connect.storage.topic_table import Table, TableChange
 from penstock.errors import FencedError
 
-__all__ = ["StoredStatus", "StatusStore"]
+__all__ = ["StatusStore", "StoredStatus"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from penstock.log import Producer, TopicPartition
 from penstock.log.base import TopicLog
 from penstock.log.ensure_topic import ensure_topic
 
-__all__ = ["TableChange", "MemoryTable", "Table", "TopicTable"]
+__all__ = ["MemoryTable", "Table", "TableChange", "TopicTable"]
 
 _log = own_logger(__name__)
 

@@ -27,8 +27,8 @@ from penstock.connect.data import (
 from penstock.connect.transforms.transformation import R, Transformation, setting
 
 __all__ = [
-    "ByLogicalTableRouter",
     "DEBEZIUM_TRANSFORMS",
+    "ByLogicalTableRouter",
     "EventRouter",
     "ExtractChangedRecordState",
     "ExtractNewRecordState",

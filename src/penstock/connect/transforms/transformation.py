@@ -24,12 +24,12 @@ __all__ = [
     "SidedTransformation",
     "Transformation",
     "both_sides",
-    "required",
     "raw_structs",
     "require_map",
     "require_sink_record",
     "require_struct",
     "require_text_key",
+    "required",
     "schema_cache",
     "setting",
 ]

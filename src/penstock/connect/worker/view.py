@@ -8,7 +8,7 @@ from typing import Protocol
 
 from penstock.connect.storage.config_store import ConfigState, ConnectorTaskId
 
-__all__ = ["WorkerMembership", "Solo", "WorkerView"]
+__all__ = ["Solo", "WorkerMembership", "WorkerView"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from penstock.errors import ConfigError, LogError
 from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, change_record, newest_record
 from penstock.log.formats import TopicFormat, note_formats
 from penstock.serde import Serdes
-from penstock.state.changelog.base import APPLICATION
+from penstock.state.changelog.formats import APPLICATION
 from penstock.topology.configured.apply import with_serdes
 from penstock.topology.plan.internal_topics import numbers_topic
 

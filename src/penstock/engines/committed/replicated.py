@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from penstock.engines.committed.log_commits import LogCommit
     from penstock.engines.threads.app import ThreadApp
     from penstock.log.base import TopicLog
-    from penstock.state.lmdb_replicas.replica import ReplicaPosition
-    from penstock.state.maps import ReadableMap
+    from penstock.state.maps import ReadableMap, ReplicaPosition
     from penstock.topology.stores import StoreSpec
 
 __all__ = ["ReplicatedState", "ReplicatedStores", "StaleReads"]

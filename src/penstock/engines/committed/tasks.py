@@ -23,9 +23,8 @@ import lmdb
 from penstock.base.log_lines import own_logger
 from penstock.errors import CheckpointMismatchError, MissingSegmentError, StateError
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica, replica_place
-from penstock.state.lmdb_replicas.replica import ReplicaPosition
 from penstock.state.lmdb_replicas.watched import WatchedReplica, watch_replicas
-from penstock.state.maps import Entries, ReadableMap, merged
+from penstock.state.maps import Entries, ReadableMap, ReplicaPosition, merged
 from penstock.state.restores.documents import CatchUpSteps
 from penstock.state.restores.recovery import catch_up
 from penstock.state.segments.segment import Segment, SegmentName

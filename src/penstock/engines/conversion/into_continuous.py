@@ -46,10 +46,11 @@ from penstock.errors import CheckpointMismatchError
 from penstock.log.groups.gone_back import MARK, is_of_batches, set_by_others
 from penstock.log.topic_settings import setting
 from penstock.state.changelog import changelog_format
-from penstock.state.changelog.base import TaskNumbers
+from penstock.state.changelog.formats import TaskNumbers
 from penstock.state.checkpoint import read_document, read_plan, remove_checkpoint
 from penstock.state.lmdb_replicas.folders import own_replicas, remove_replica
-from penstock.state.segments.segment import NO_BATCH, changes_batch
+from penstock.state.maps import NO_BATCH
+from penstock.state.segments.segment import changes_batch
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.topology.plan.internal_topics import numbers_topic

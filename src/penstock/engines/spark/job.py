@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.engines.offsets.start_positions import GroupReset, ReadSettings
     from penstock.log.base import TopicLog
+    from penstock.state.changelog import ChangelogFormat
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology
 
@@ -91,6 +92,13 @@ class SparkJob:
     @property
     def config(self) -> StreamsConfig:
         return self._app[1]
+
+    @cached_property
+    def changelog_formats(self) -> dict[str, ChangelogFormat]:
+        """Store -> the format of its changelog."""
+        from penstock.state.changelog import changelog_formats  # as above
+
+        return changelog_formats(self.topology.stores, self.changelogs)
 
     @cached_property
     def unseen_topics(self) -> frozenset[str]:

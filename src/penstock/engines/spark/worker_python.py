@@ -21,7 +21,7 @@ from penstock.base.jars import cache_directory
 from penstock.errors import PenstockError
 from penstock.state.own_folder import new_file, own_folder
 
-__all__ = ["workers_have_this_python", "workers_with_this_python", "worker_python"]
+__all__ = ["worker_python", "workers_have_this_python", "workers_with_this_python"]
 
 _PYTHON, _HOME = "PYSPARK_PYTHON", "SPARK_HOME"
 _OTHERS = "PYSPARK_DRIVER_PYTHON"

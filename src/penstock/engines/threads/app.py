@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import StreamsConfig
 from penstock.query.source import specs_in_plan, stores_for_plan
+from penstock.state.changelog import changelog_formats
 from penstock.state.checkpoint import read_document, write_document
 from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology, TaskId
 from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:
+    from penstock.state.changelog import ChangelogFormat
     from penstock.topology.stores import StoreSpec
 
 __all__ = ["ThreadApp", "noted_app", "write_noted_app"]
@@ -55,6 +57,11 @@ class ThreadApp:
     @cached_property
     def _internal(self) -> dict[str, str]:
         return self.plan.repartition_topics
+
+    @cached_property
+    def changelog_formats(self) -> dict[str, ChangelogFormat]:
+        """Store -> the format of its changelog."""
+        return changelog_formats(self.topology.stores, self.changelogs)
 
     def logical(self, topic: str) -> str:
         """Return the name of a topic in the topology."""

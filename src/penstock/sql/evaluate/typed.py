@@ -20,14 +20,11 @@ __all__ = [
     "Between",
     "Call",
     "Case",
-    "TypedCast",
-    "TypedColumn",
     "Comparison",
     "Constant",
     "Convert",
     "Element",
     "Entry",
-    "TypedField",
     "Functions",
     "In",
     "IsNull",
@@ -42,6 +39,9 @@ __all__ = [
     "Parameter",
     "Scope",
     "Typed",
+    "TypedCast",
+    "TypedColumn",
+    "TypedField",
 ]
 
 

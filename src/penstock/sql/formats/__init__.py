@@ -10,8 +10,8 @@ __all__ = [
     "FormatProperties",
     "RowSerde",
     "check_columns",
-    "format_info",
     "columns_of_model",
+    "format_info",
     "inferred_columns",
     "row_format",
 ]

@@ -12,8 +12,8 @@ from penstock.sql.functions.user import UserFunctions, load_functions, udaf, udf
 __all__ = [
     "Bound",
     "EvaluationErrors",
-    "LambdaArgument",
     "FunctionRegistry",
+    "LambdaArgument",
     "ScalarFunction",
     "UserFunctions",
     "load_functions",

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.serde.column import bytes_column, from_fixed_width, join, large_binary, parts, to_bytes_list
-from penstock.state.changelog.base import (
+from penstock.state.changelog.formats import (
     NOTHING_NOTED,
     RECORDS_SCHEMA,
     KeyedFormat,

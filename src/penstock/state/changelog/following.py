@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from penstock.errors import StateError
 from penstock.serde.column import bytes_column, to_bytes_list
 from penstock.state.changelog import ChangelogFormat, changelog_format
-from penstock.state.changelog.base import KeyedFormat, columns_read, schema_read
+from penstock.state.changelog.formats import KeyedFormat, columns_read, schema_read
 from penstock.state.maps import CHANGES_SCHEMA, MemoryMap
 from penstock.state.segments.segment import SegmentHead, SegmentName
 from penstock.state.segments.storage import SegmentStorage

@@ -35,8 +35,7 @@ import lmdb
 from penstock.base.clock import boot_id
 from penstock.errors import StateError
 from penstock.state.free_memory import map_large_blocks
-from penstock.state.lmdb_replicas.replica import Pieces, ReplicaPosition
-from penstock.state.maps import Entries, MemoryMap
+from penstock.state.maps import Entries, MemoryMap, Pieces, ReplicaPosition
 from penstock.state.own_folder import folder_mode, open_lock, own_folder
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from penstock.state.lmdb_replicas.lmdb_replica import (
     replica_description,
     require_whole,
 )
-from penstock.state.lmdb_replicas.replica import ReplicaPosition
+from penstock.state.maps import ReplicaPosition
 
 __all__ = ["WatchedReplica", "watch_replicas"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from penstock.base.log_lines import own_logger
 from penstock.errors import CorruptSegmentError, MissingSegmentError
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
-from penstock.state.lmdb_replicas.replica import ReplicaPosition
+from penstock.state.maps import NO_BATCH, ReplicaPosition
 from penstock.state.restores.documents import CatchUpSteps, Changes
 from penstock.state.segments.merging import uncovered
-from penstock.state.segments.segment import NO_BATCH, Segment, SegmentName
+from penstock.state.segments.segment import Segment, SegmentName
 from penstock.state.segments.storage import SegmentStorage
 
 __all__ = ["CaughtUp", "apply_segment", "catch_up"]

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.errors import CorruptSegmentError
+from penstock.state.maps import NO_BATCH
 from penstock.state.segments.merging import uncovered
-from penstock.state.segments.segment import NO_BATCH, Segment, SegmentName
+from penstock.state.segments.segment import Segment, SegmentName
 from penstock.state.segments.storage import SegmentStorage, check_parts, read_segment
 
 __all__ = ["Chain", "follow_chain", "read_segment"]

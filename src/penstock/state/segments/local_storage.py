@@ -20,7 +20,7 @@ from penstock.state.durable import sync, sync_directory, sync_path
 from penstock.state.own_folder import create_file, open_lock, own_folder
 from penstock.state.segments.segment import SegmentName
 
-__all__ = ["LocalStorage", "PARTS", "write_failed"]
+__all__ = ["PARTS", "LocalStorage", "write_failed"]
 
 _STALE_TEMPORARY_S = 600.0
 PARTS = "parts"

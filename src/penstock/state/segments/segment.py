@@ -27,11 +27,10 @@ import pyarrow as pa
 
 from penstock.errors import CheckpointMismatchError, CorruptSegmentError
 from penstock.serde.column import to_bytes_list
-from penstock.state.maps import CHANGES_SCHEMA
+from penstock.state.maps import CHANGES_SCHEMA, NO_BATCH
 
 __all__ = [
     "FORMAT_VERSION",
-    "NO_BATCH",
     "Segment",
     "SegmentHead",
     "SegmentName",
@@ -42,7 +41,6 @@ __all__ = [
 ]
 
 FORMAT_VERSION = 1
-NO_BATCH = -1
 
 _MAGIC = b"PENSTSEG"
 _DIGEST_BYTES = 16

@@ -14,7 +14,7 @@ import polars as pl  # noqa: F401 - so that nothing is loaded later
 
 from penstock.state.free_memory import release_memory
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
-from penstock.state.lmdb_replicas.replica import ReplicaPosition
+from penstock.state.maps import ReplicaPosition
 
 ROWS = 300_000
 

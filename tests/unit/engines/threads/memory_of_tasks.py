@@ -12,7 +12,7 @@ from memory_after_restore import own_bytes
 
 from penstock.state.free_memory import keep_on_heap
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
-from penstock.state.lmdb_replicas.replica import ReplicaPosition
+from penstock.state.maps import ReplicaPosition
 
 TASKS = 60
 

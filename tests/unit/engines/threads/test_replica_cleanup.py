@@ -25,7 +25,7 @@ from penstock.log.open import open_log
 from penstock.state import own_folder
 from penstock.state.lmdb_replicas.folders import remove_idle
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
-from penstock.state.lmdb_replicas.replica import ReplicaPosition
+from penstock.state.maps import ReplicaPosition
 from penstock.topology.plan.plan import TaskId
 from threads import thread_app
 

@@ -16,7 +16,7 @@ from penstock.base.clock import boot_id, since_boot_ms, unix_ms
 from penstock.engines.threads.replicas.restoring import TaskPosition
 from penstock.errors import InvalidStateError
 from penstock.state.changelog import records_of_changes, records_of_puts
-from penstock.state.changelog.base import TaskNumbers
+from penstock.state.changelog.formats import TaskNumbers
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view
@@ -277,8 +277,7 @@ def test_micro_batches_write_the_same_bytes(tmp_path: Path) -> None:
                 puts = records_of_puts(task.app.changelogs, ((spec.name, state.puts(spec.name)) for spec in SPECS))
                 segment = store.publish(batch, {}, {"in": [batch, batch + 1]})
                 changes = ((name, rows) for name in segment.stores for rows in segment.change_batches(name))
-                specs = {spec.name: spec for spec in SPECS}
-                theirs = records_of_changes(specs, task.app.changelogs, changes, segment.head.meta)
+                theirs = records_of_changes(task.app.changelog_formats, task.app.changelogs, changes, segment.head.meta)
                 ours = task.replica.changes()
                 assert {topic: rows for topic, _, rows in ours[:-1]} == dict([*puts, *theirs])
                 task.replica.commit({}, {})

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.engines.application.planning import PlannedApp
-    from penstock.state.changelog.base import TaskNumbers
+    from penstock.state.changelog.formats import TaskNumbers
     from penstock.topology.plan.plan import PlannedSubTopology
 
 __all__ = ["ChangelogRows", "Restored", "spec_of_dropped"]

@@ -21,9 +21,10 @@ from penstock.engines.micro_batches.planned_batch import LastBatch, committed_by
 from penstock.engines.micro_batches.recovery.rebuild import Rebuilder
 from penstock.engines.spark.spark_log import QUERY, planned_batches
 from penstock.errors import CheckpointMismatchError, MissingSegmentError
-from penstock.state.changelog.base import TaskNumbers
+from penstock.state.changelog.formats import TaskNumbers
 from penstock.state.checkpoint import read_document
-from penstock.state.segments.segment import NO_BATCH, SegmentHead
+from penstock.state.maps import NO_BATCH
+from penstock.state.segments.segment import SegmentHead
 from penstock.state.segments.storage import open_storage
 from penstock.state.snapshots import pieces_of, write_snapshot
 from penstock.state.task_place import StateOwner, StatePlace

@@ -23,10 +23,11 @@ from penstock.engines.micro_batches.recovery.changelog_rows import ChangelogRows
 from penstock.errors import CheckpointMismatchError, MissingSegmentError, StateError
 from penstock.log.fenced_record import OFFSETS_KEY
 from penstock.log.leases import held_lease
-from penstock.state.changelog.base import APPLICATION, NOTE, TaskNumbers
 from penstock.state.changelog.following import in_pieces, put_snapshot
+from penstock.state.changelog.formats import APPLICATION, NOTE, TaskNumbers
+from penstock.state.maps import NO_BATCH
 from penstock.state.segments.chain import Chain, follow_chain
-from penstock.state.segments.segment import NO_BATCH, Segment, SegmentHead, SegmentName, pack
+from penstock.state.segments.segment import Segment, SegmentHead, SegmentName, pack
 from penstock.state.segments.storage import SegmentStorage, open_storage, read_segment
 from penstock.topology.plan.evolution import require_compatible
 from penstock.topology.plan.internal_topics import numbers_topic

@@ -31,12 +31,11 @@ from penstock.log.base import RECORD_SCHEMA, TopicPartition
 from penstock.log.client_counts import counted
 from penstock.runtime.context import Surroundings
 from penstock.runtime.global_stores import GLOBAL_TASK
-from penstock.runtime.sensor import CountingSensor, SensorGroup
+from penstock.runtime.sensor import CountingSensor, SensorGroup, Volume
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
 from penstock.state.changelog import records_of_changes, records_of_puts
-from penstock.state.changelog.base import TaskNumbers
-from penstock.state.maps import count_calls, take_calls
-from penstock.state.segments.segment import NO_BATCH
+from penstock.state.changelog.formats import TaskNumbers
+from penstock.state.maps import NO_BATCH, count_calls, take_calls
 from penstock.state.stored_bytes import stored_bytes
 from penstock.topology.plan.plan import TaskRun
 
@@ -219,7 +218,8 @@ class _Attempt:
         self._metrics["segment_bytes"] = segment.size_bytes
         self._mark("publish", started)
         self._counting.on_store_calls(work.run.task_id, take_calls(state))
-        self._counting.on_flushed(work.run.task_id, segment.own_changes, self._seconds["publish"])
+        volumes = {store: Volume(rows.num_rows, rows.nbytes) for store, rows in segment.own_changes.items()}
+        self._counting.on_flushed(work.run.task_id, volumes, self._seconds["publish"])
         return segment
 
     def _written_batches(self) -> list[int]:
@@ -346,7 +346,7 @@ def changelog_records(job: SparkJob, run: TaskRun, segment: Segment) -> list[tup
         return []
     meta: Mapping[str, int] = segment.head.meta
     changes = ((store, rows) for store in segment.stores for rows in segment.change_batches(store))
-    records = records_of_changes(job.topology.stores, job.changelogs, changes, meta)
+    records = records_of_changes(job.changelog_formats, job.changelogs, changes, meta)
     return [*records, (job.numbers_topic, TaskNumbers(segment.batch, segment.checksum, dict(meta)).record(run.task_id))]
 
 

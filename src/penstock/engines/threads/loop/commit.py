@@ -43,7 +43,7 @@ from penstock.runtime.aggregate.windows import last_emit_meta
 from penstock.runtime.context import STREAM_TIME, partition_time_meta
 from penstock.runtime.exception_handlers import ErrorContext, TopicRecord, handler_of
 from penstock.serde.column import bytes_column
-from penstock.state.changelog.base import NOTE, records_of
+from penstock.state.changelog.formats import NOTE, records_of
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

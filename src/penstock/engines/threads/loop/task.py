@@ -37,6 +37,7 @@ from penstock.engines.threads.loop.commit import ReplayNotes
 from penstock.log.client_counts import CLOSED_TASKS, count
 from penstock.log.stored import record_bytes
 from penstock.runtime.rows import TopicBatch
+from penstock.runtime.sensor import Volume
 from penstock.runtime.task import StreamTask, TaskPart
 from penstock.state.maps import count_calls, take_calls
 
@@ -470,7 +471,8 @@ class ActiveTask:
             following: The offset after the last record of the commit, for each partition that was written.
             inputs: The positions that were committed, those that have moved.
         """
-        changes, began = self.replica.pending, time.perf_counter()
+        changes = {store: Volume(rows.num_rows, rows.nbytes) for store, rows in self.replica.pending.items()}
+        began = time.perf_counter()
         self.replica.commit(following, inputs)
         self._sensor.on_flushed(str(self.id), changes, time.perf_counter() - began)
         self.committed |= inputs

@@ -24,9 +24,9 @@ from penstock.log.base import TopicPartition
 from penstock.log.fenced_record import newest_record
 from penstock.log.topic_settings import may_miss_deletions
 from penstock.serde.column import to_bytes_list
-from penstock.state.changelog.base import TaskNumbers
 from penstock.state.changelog.following import StoreFollower
-from penstock.state.lmdb_replicas.replica import ReplicaPosition, time_notes, time_since
+from penstock.state.changelog.formats import TaskNumbers
+from penstock.state.maps import ReplicaPosition, time_notes, time_since
 from penstock.state.restores.restore import RestoreProgress
 from penstock.topology.stores import StoreSpec
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from penstock.engines.threads.app import ThreadApp
     from penstock.log.base import TopicLog
-    from penstock.state.lmdb_replicas.replica import Replica
+    from penstock.state.maps import Replica
     from penstock.topology.plan.plan import TaskId
 
 __all__ = [

@@ -24,10 +24,9 @@ from penstock.log.base import TopicPartition
 from penstock.log.groups.gone_back import KnownOffset
 from penstock.serde.column import to_bytes_list
 from penstock.state.changelog import records_of_changes, records_of_puts
-from penstock.state.changelog.base import TaskNumbers
+from penstock.state.changelog.formats import TaskNumbers
 from penstock.state.free_memory import release_memory
-from penstock.state.maps import TaskOverlay
-from penstock.state.segments.segment import NO_BATCH
+from penstock.state.maps import NO_BATCH, TaskOverlay
 from penstock.state.stored_bytes import stored_bytes
 
 if TYPE_CHECKING:
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
     from penstock.log.base import TopicLog
     from penstock.log.thread_clients import Part
-    from penstock.state.lmdb_replicas.replica import Replica, ReplicaPosition, ReplicaRows
-    from penstock.state.maps import ReadableMap
+    from penstock.state.maps import ReadableMap, Replica, ReplicaPosition, ReplicaRows
     from penstock.topology.plan.plan import TaskId
 
 __all__ = ["TaskReplica", "changelog_parts"]
@@ -274,7 +272,7 @@ def changelog_parts(
     """
     stores = app.subtopology(task).stores
     puts = records_of_puts(app.changelogs, ((store, state.puts(store)) for store in stores))
-    change_records = records_of_changes(app.topology.stores, app.changelogs, changes.items(), state.meta)
+    change_records = records_of_changes(app.changelog_formats, app.changelogs, changes.items(), state.meta)
     written = [(topic, task.partition, records) for topic, records in (*puts, *change_records)]
     if (topic := app.numbers_topic_of(task)) is not None:
         written.append((topic, task.partition, TaskNumbers(NO_BATCH, "", dict(state.meta)).record(str(task))))

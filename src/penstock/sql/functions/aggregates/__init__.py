@@ -8,4 +8,4 @@ from penstock.sql.functions.aggregates.definition import (
     BoundAggregate,
 )
 
-__all__ = ["aggregate_functions", "AggregateSteps", "AggregateFunction", "AggregateRegistry", "BoundAggregate"]
+__all__ = ["AggregateFunction", "AggregateRegistry", "AggregateSteps", "BoundAggregate", "aggregate_functions"]
