@@ -29,7 +29,7 @@ from penstock.log.base import TopicLog
 from penstock.log.open import open_log
 from penstock.serde.column import Column
 from penstock.state.changelog import changelog_format
-from penstock.state.changelog.following import StoreRestorer, put_snapshot
+from penstock.state.changelog.changelog_restore import StoreRestorer, put_snapshot
 from penstock.state.segments.segment import SegmentHead
 from penstock.state.segments.storage import open_storage
 from penstock.state.snapshots import SnapshotPolicy

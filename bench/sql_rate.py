@@ -62,7 +62,7 @@ def topology_of(engine: str, workload: str) -> Any:
     if engine == "dsl":
         return WORKLOADS[workload]()
     from penstock.sql.session import SessionSettings
-    from penstock.sql.session.script import Script
+    from penstock.sql.session.script_application import Script
 
     known = dict.fromkeys((*TOPICS[workload], "out"), PARTITIONS)
     return Script(SCRIPTS[workload], SessionSettings.of({}), known).topology()
@@ -102,7 +102,7 @@ def measure(engine: str, workload: str, given: Path, work: Path, n: int) -> dict
 def planned() -> dict[str, Any]:
     """CPU time to parse and plan a script of 200 statements."""
     from penstock.sql.session import SessionSettings
-    from penstock.sql.session.script import Script
+    from penstock.sql.session.script_application import Script
 
     columns = "id INT KEY, item VARCHAR, price DECIMAL(9, 2), ms BIGINT"
     lines = [f"CREATE STREAM orders ({columns}) WITH (kafka_topic='orders', value_format='JSON', partitions=4);"]

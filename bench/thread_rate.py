@@ -31,7 +31,7 @@ from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.loop.thread import StreamThread
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
-from penstock.topology.configured.apply import with_settings
+from penstock.topology.configured.apply_settings import with_settings
 from penstock.topology.plan.internal_topics import changelogs_of
 from penstock.topology.plan.plan import plan_of
 from penstock.topology.topology import Topology
@@ -41,7 +41,7 @@ FOREVER = {"retention.ms": "-1"}
 
 
 def planned(workload: str, log: Any, given: argparse.Namespace, root: str) -> ThreadApp:
-    """The application with its topics, as `penstock.engines.threads.hosting.start` prepares it."""
+    """The application with its topics, as `penstock.engines.threads.hosting.epoch_start` prepares it."""
     name = f"rate-{workload}-{time.time_ns() // 1_000_000}"
     topics.create(log.url.removeprefix("kafka://"), f"{name}-out", {})
     names = {topic: topics.input_topic(topic, given.n) for topic in TOPICS[workload]} | {"out": f"{name}-out"}

@@ -216,7 +216,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One Spark session for all tests that need not kill it."""
-    from penstock.engines.spark.quiet import quiet_pyspark
+    from penstock.engines.spark.pyspark_warnings import quiet_pyspark
     from penstock.engines.spark.session import spark_for
 
     with quiet_pyspark():

@@ -18,29 +18,29 @@ sys.path.insert(0, str(Path(__file__).parent / "property"))
 from stages import Stages
 
 from inputs import input_batches
-from penstock.cli.loader import load_topology
+from penstock.cli.topology_loader import load_topology
 from penstock.config import StreamsConfig
+from penstock.engines.application.application_mode import with_mode
 from penstock.engines.application.application_note import note_application
 from penstock.engines.application.identities import check_log_identity
 from penstock.engines.application.internal_topic_creation import write_complete
 from penstock.engines.application.locations import Locations
-from penstock.engines.application.modes import with_mode
 from penstock.engines.application.planning import PlannedApp, plan_for
 from penstock.engines.application.stored_plans import read_stored_plan, write_stored_plan
 from penstock.engines.micro_batches.takeovers import note_changelog_ends
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.threads.app import ThreadApp
+from penstock.engines.threads.hosting.epoch_start import NewEpoch, prepare_epoch
 from penstock.engines.threads.hosting.log_notes import read_notes
-from penstock.engines.threads.hosting.start import NewEpoch, prepare_epoch
 from penstock.engines.threads.loop.thread import StreamThread, ThreadHooks
 from penstock.log.base import Lease
-from penstock.log.groups.gone_back import MARK
+from penstock.log.groups.offset_regressions import MARK
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
 from penstock.serde import Serdes
 from penstock.state.checkpoint import remove_checkpoint, write_document
-from penstock.topology.configured.apply import with_settings
-from penstock.topology.plan.stored import StoredPlan
+from penstock.topology.configured.apply_settings import with_settings
+from penstock.topology.plan.plan_json import StoredPlan
 from threads import settle
 
 __all__ = ["Application", "NotedBatches", "start_thread"]

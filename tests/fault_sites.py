@@ -30,7 +30,7 @@ class Site(NamedTuple):
 
 _THREAD, _TASK = "penstock.engines.threads.loop.thread", "penstock.engines.threads.loop.task"
 _KAFKA, _EMBEDDED = "penstock.log.kafka.transactions.commit_producer", "penstock.log.embedded.log"
-_START = "penstock.engines.threads.hosting.start"
+_START = "penstock.engines.threads.hosting.epoch_start"
 
 # Of threads, in the order of an interval.
 BOTH = {
@@ -59,7 +59,7 @@ STARTING = {
 DRIVER = {
     "before the epoch": [Site(_START, "pickle_app", "after")],
     "in the epoch's start": [Site(_START, "commit_start_positions", "after")],
-    "before the epoch's threads": [Site("penstock.engines.threads.hosting.start", "prepare_epoch", "after")],
+    "before the epoch's threads": [Site("penstock.engines.threads.hosting.epoch_start", "prepare_epoch", "after")],
 }
 SITES = {**BOTH, **STARTING, **DRIVER}
 

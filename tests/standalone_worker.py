@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from penstock.connect.client import ConnectClient
 from penstock.connect.rest import WorkerServer
-from penstock.connect.settings import WorkerConfig
+from penstock.connect.worker_client import ConnectClient
+from penstock.connect.worker_settings import WorkerConfig
 
 __all__ = ["standalone_worker"]
 

@@ -13,7 +13,7 @@ from penstock.engines.threads.loop.thread import StreamThread, ThreadHooks, Thre
 from penstock.log.base import StreamsMembership, TopicPartition
 from penstock.log.thread_clients import Writer
 from penstock.runtime.sensor import Sensor
-from penstock.topology.configured.apply import with_settings
+from penstock.topology.configured.apply_settings import with_settings
 from penstock.topology.plan.internal_topics import changelogs_of
 from penstock.topology.plan.plan import TaskId, plan_of
 from penstock.topology.topology import Topology

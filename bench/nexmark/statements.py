@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from nexmark.queries import TOPICS
 from penstock import Topology
 from penstock.sql.session import SessionSettings
-from penstock.sql.session.script import Script
+from penstock.sql.session.script_application import Script
 
 SOURCES = {
     "person": "CREATE STREAM person (k STRING KEY, id BIGINT, name STRING, city STRING, state STRING, `dateTime` BIGINT)",

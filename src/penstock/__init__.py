@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from penstock.errors import PenstockError
     from penstock.serde import Serdes
     from penstock.serde.windowed import Window, Windowed
-    from penstock.state.restores.restore import StateRestoreListener
+    from penstock.state.restores.restore_progress import StateRestoreListener
     from penstock.testing import TopologyTestDriver
     from penstock.topology.operations.base import Retry
 

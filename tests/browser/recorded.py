@@ -24,11 +24,11 @@ from penstock.engines.app_metrics import beginnings_of, ends_of, time_at
 from penstock.engines.spark.progress import BatchProgress
 from penstock.errors import StateError
 from penstock.log.base import TopicLog, TopicPartition
-from penstock.log.formats import TopicFormat, note_formats
 from penstock.log.open import open_log
+from penstock.log.topic_formats import TopicFormat, note_formats
 from penstock.metrics import PartitionLag
 from penstock.metrics.lag import LagWatch
-from penstock.state.restores.restore import Restore
+from penstock.state.restores.restore_progress import Restore
 from penstock.tools.demo.access_log import config, topology
 
 APPLICATION = config["application.id"]

@@ -12,7 +12,7 @@ import pytest
 
 from penstock import Consumed, Grouped, Produced, StreamsBuilder, Topology
 from penstock.cli.servers.console_sources import ConnectorsOfWorker, SqlServerClient
-from penstock.connect.client import ConnectClient
+from penstock.connect.worker_client import ConnectClient
 from penstock.console.schemas import Schemas
 from penstock.log.base import TopicPartition
 from penstock.serde.registry.service import Registry

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.log.base import TopicPartition
-from penstock.state.restores.restore import Restore
+from penstock.state.restores.restore_progress import Restore
 
 from .recorded import PROGRESS, records
 

@@ -24,7 +24,7 @@ from convertible import NotedBatches, start_thread
 from inputs import input_batches
 from interpreter import Interpreted, interpret
 from penstock.config import StreamsConfig
-from penstock.engines.application.modes import with_mode
+from penstock.engines.application.application_mode import with_mode
 from penstock.engines.application.planning import plan_for
 from penstock.engines.conversion.convert import convert
 from penstock.engines.threads.loop.thread import StreamThread, ThreadHooks

@@ -38,8 +38,8 @@ from penstock import KafkaStreams
 from penstock.config import StreamsConfig
 from penstock.engines.application.locations import Locations
 from penstock.engines.application.planning import plan_for
-from penstock.engines.global_copy import GlobalStores
-from penstock.engines.threads.hosting.positions import has_reached
+from penstock.engines.global_store_copy import GlobalStores
+from penstock.engines.threads.hosting.epoch_positions import has_reached
 from penstock.errors import PenstockError
 from penstock.log.base import TopicPartition
 from penstock.log.embedded.log import EmbeddedLog

@@ -13,7 +13,7 @@ from java_errors import java_error
 from penstock.api.builder import StreamsBuilder
 from penstock.api.options import Consumed, Materialized
 from penstock.serde import BaseSerde, Serdes
-from penstock.serde.headers import RecordHeaders
+from penstock.serde.bound_serdes import RecordHeaders
 from penstock.serde.windowed import Windowed
 
 __all__ = [

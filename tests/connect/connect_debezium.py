@@ -10,7 +10,7 @@ from pathlib import Path
 from connect_cases import case_texts
 from penstock.connect.connectors.installed_plugins import known_plugins
 from penstock.connect.delivery import Pipeline
-from penstock.connect.delivery.running import PLAIN_CONVERTERS
+from penstock.connect.delivery.local_run import PLAIN_CONVERTERS
 from penstock.connect.testing import ConnectTestDriver
 from penstock.errors import PenstockError
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from connect_compare import differences, loose, substitute
 from penstock.connect.rest import WorkerServer
-from penstock.connect.settings import WorkerConfig
+from penstock.connect.worker_settings import WorkerConfig
 from penstock.errors import PenstockError, UnknownTopicError
 from penstock.log import Producer, TopicPartition, open_log
 from penstock.tools.broker.broker_settings import free_port

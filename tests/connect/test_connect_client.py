@@ -6,9 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.connect.client import ConnectClient, make_plan
 from penstock.connect.rest import WorkerServer
-from penstock.connect.settings import WorkerConfig
+from penstock.connect.worker_client import ConnectClient, make_plan
+from penstock.connect.worker_settings import WorkerConfig
 from penstock.errors import ConfigError, ConnectError
 from test_connect_worker import settings as worker_settings
 from test_connect_worker import until

@@ -8,9 +8,9 @@ import pytest
 from penstock.connect.connectors import known_plugins
 from penstock.connect.data import STRING, SinkBatch, SinkColumns, SourceBatch, SourceRecord
 from penstock.connect.delivery import Pipeline, SourceSteps
-from penstock.connect.delivery.running import ConnectorRun
+from penstock.connect.delivery.local_run import ConnectorRun
 from penstock.connect.rest import WorkerServer
-from penstock.connect.settings import WorkerConfig
+from penstock.connect.worker_settings import WorkerConfig
 from penstock.errors import ConnectError
 from penstock.log import Consumer, Producer
 from penstock.log.open import open_log

@@ -16,7 +16,7 @@ import pytest
 from brokers import running_broker
 from eventually import eventually
 from penstock.connect.rest import WorkerServer
-from penstock.connect.settings import WorkerConfig
+from penstock.connect.worker_settings import WorkerConfig
 from test_connect_worker import FILE_SOURCE, ask, settings
 
 LOOKS = (

@@ -10,7 +10,7 @@ import trustme
 
 from penstock.connect.rest import WorkerServer
 from penstock.connect.rest.forwarding import ask_worker, trust_of
-from penstock.connect.settings import WorkerConfig
+from penstock.connect.worker_settings import WorkerConfig
 from penstock.errors import ConfigError
 from test_connect_worker import FILE_SOURCE, settings, until
 

@@ -12,8 +12,8 @@ from brokers import running_broker
 from connect_cases import load_cases
 from connect_rest import Scenario
 from eventually import eventually
-from penstock.connect.tasks.handles import TaskProcesses
-from penstock.connect.tasks.parts import TaskSpec
+from penstock.connect.tasks.task_handles import TaskProcesses
+from penstock.connect.tasks.task_parts import TaskSpec
 from penstock.log.open import open_log
 
 SAMPLE = ("errors-dead-letters-headers-distributed", "exactly-once-tasks")

@@ -7,8 +7,8 @@ import pytest
 from penstock.connect.connectors import known_plugins
 from penstock.connect.plugins import WorkerSettings, validate_connector
 from penstock.connect.rest.server import _authorization
-from penstock.connect.settings import config_providers
 from penstock.connect.worker.operations import HIDDEN, Hiding
+from penstock.connect.worker_settings import config_providers
 from penstock.serving.access import AccessRules
 
 CONFIG = {

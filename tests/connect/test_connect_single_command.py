@@ -6,7 +6,7 @@ import textwrap
 import pytest
 from typer.testing import CliRunner
 
-from penstock.cli.connect.single import read_connector
+from penstock.cli.connect.run_connector import read_connector
 from penstock.cli.main import app
 from penstock.errors import ConfigError
 from penstock.log.open import open_log

@@ -11,7 +11,7 @@ import urllib.request
 import pytest
 
 from penstock.connect.rest import WorkerServer
-from penstock.connect.settings import WorkerConfig
+from penstock.connect.worker_settings import WorkerConfig
 from penstock.errors import ConfigError
 from penstock.log import open_log
 

@@ -7,7 +7,7 @@ from sqlalchemy import create_engine, text
 
 from eventually import eventually
 from penstock.connect.connectors.postgres import PostgresChangesConnector
-from penstock.connect.connectors.postgres.capture import _conninfo
+from penstock.connect.connectors.postgres.captured_tables import _conninfo
 from penstock.connect.connectors.postgres.postgres_settings import CONFIG
 from penstock.connect.connectors.sql_sink import SqlSinkConnector
 from penstock.connect.connectors.sql_source import SqlSourceConnector

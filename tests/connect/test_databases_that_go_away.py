@@ -15,8 +15,8 @@ from penstock.connect.connectors.sql_sink import SqlSinkConnector
 from penstock.connect.connectors.sql_source import SqlSourceConnector
 from penstock.connect.data import RetriableError
 from penstock.connect.rest import WorkerServer
-from penstock.connect.settings import WorkerConfig
 from penstock.connect.testing import ConnectTestDriver
+from penstock.connect.worker_settings import WorkerConfig
 from postgres_server import postgres
 from test_connect_worker import ask, task_state, until
 from test_connect_worker import settings as worker_settings

@@ -11,7 +11,7 @@ from penstock.connect.data import SettingError
 from penstock.connect.plugins import PluginKind, check_names
 from penstock.connect.plugins.connector_definition import COMMON, RESTARTS, SINK, SOURCE, plain_settings
 from penstock.connect.plugins.validating import FRAMEWORK
-from penstock.connect.settings import WORKER_MODEL, WorkerConfig, worker_definition
+from penstock.connect.worker_settings import WORKER_MODEL, WorkerConfig, worker_definition
 from penstock.errors import ConfigError
 from settings_evidence import proving_tests, recorded, recorded_by_debezium
 

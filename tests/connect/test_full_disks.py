@@ -10,8 +10,8 @@ from penstock.connect.connectors.file_stream import FileStreamSinkConnector
 from penstock.connect.connectors.objects import ObjectSinkConnector
 from penstock.connect.connectors.sql_sink import SqlSinkConnector
 from penstock.connect.rest import WorkerServer
-from penstock.connect.settings import WorkerConfig
 from penstock.connect.testing import ConnectTestDriver
+from penstock.connect.worker_settings import WorkerConfig
 from small_disk import fill, small_disk
 from test_connect_worker import FILE_SINK, FILE_SOURCE, ask, task_state, until, values
 from test_connect_worker import settings as worker_settings

@@ -10,7 +10,7 @@ import pytest
 
 from http_servers import JsonServer, RawServer, serving
 from penstock.base.backoff import Backoff
-from penstock.connect.connectors.http import retry_after_s
+from penstock.connect.connectors.http_requests import retry_after_s
 from penstock.errors import ConnectError
 from test_http_source import poll, poll_until, source
 

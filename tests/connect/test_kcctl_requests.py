@@ -6,7 +6,7 @@ import json
 import pytest
 
 from penstock.connect.rest import WorkerServer
-from penstock.connect.settings import WorkerConfig
+from penstock.connect.worker_settings import WorkerConfig
 from test_connect_worker import settings as worker_settings
 from test_connect_worker import task_state, until
 

@@ -8,7 +8,7 @@ import pytest
 
 from malformed_requests import ALL, SINK, SOURCE
 from penstock.connect.rest import WorkerServer
-from penstock.connect.settings import WorkerConfig
+from penstock.connect.worker_settings import WorkerConfig
 from test_connect_worker import ask, task_state, until
 from test_connect_worker import settings as worker_settings
 

@@ -21,7 +21,7 @@ from brokers import running_broker
 from eventually import eventually
 from penstock.connect.connectors.mirror import MirrorSourceConnector
 from penstock.connect.mirror.maker import Mirror
-from penstock.connect.mirror.records import OffsetSync
+from penstock.connect.mirror.mirror_records import OffsetSync
 from penstock.connect.testing import ConnectTestDriver, Step
 from penstock.log import open_log
 from penstock.log.base import TopicPartition

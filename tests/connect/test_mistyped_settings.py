@@ -13,7 +13,7 @@ from penstock.cli.options import read_command_config
 from penstock.config.client_names import CLIENT_NAMES
 from penstock.connect.data import SettingError
 from penstock.connect.mirror.flows import read_flows
-from penstock.connect.settings import WorkerConfig, worker_definition
+from penstock.connect.worker_settings import WorkerConfig, worker_definition
 from penstock.errors import ConfigError
 
 WORKER = {

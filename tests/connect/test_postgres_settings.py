@@ -6,13 +6,13 @@ import logging
 
 import pytest
 
+from penstock.connect.connectors.confluent_jdbc_settings import SQL_SINK_MODEL, SQL_SOURCE_MODEL
 from penstock.connect.connectors.postgres import PostgresChangesConnector
-from penstock.connect.connectors.postgres.capture import Capture
+from penstock.connect.connectors.postgres.captured_tables import Capture
+from penstock.connect.connectors.postgres.column_masks import Patterns, column_rules
 from penstock.connect.connectors.postgres.columns import Handling, column_form
-from penstock.connect.connectors.postgres.masks import Patterns, column_rules
 from penstock.connect.connectors.postgres.postgres_settings import CONFIG, POSTGRES_MODEL, parse_settings
 from penstock.connect.connectors.postgres.types import PgType
-from penstock.connect.connectors.sql_model import SQL_SINK_MODEL, SQL_SOURCE_MODEL
 from penstock.connect.connectors.sql_settings import SINK, SOURCE
 from penstock.connect.data import DataError, SettingError
 from penstock.connect.testing import ConnectTestDriver

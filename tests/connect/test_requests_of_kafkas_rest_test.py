@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from penstock.connect.rest import WorkerServer
-from penstock.connect.settings import WorkerConfig
+from penstock.connect.worker_settings import WorkerConfig
 from test_connect_worker import FILE_SINK, FILE_SOURCE, ask, settings, task_state, until
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"

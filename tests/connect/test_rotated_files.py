@@ -12,7 +12,7 @@ import pytest
 
 from penstock.connect.connectors.file_stream import FileStreamSourceConnector
 from penstock.connect.data.stored_offsets import NotedOffset
-from penstock.connect.delivery.writing import StoredOffsets
+from penstock.connect.delivery.source_writer import StoredOffsets
 from penstock.connect.testing import ConnectTestDriver, Step
 from penstock.errors import ConnectError
 from penstock.log.open import open_log

@@ -7,7 +7,7 @@ import pytest
 from penstock.connect.config import Model, Refused
 from penstock.connect.connectors import known_plugins
 from penstock.connect.data import SettingError
-from penstock.connect.delivery.running import check_config
+from penstock.connect.delivery.local_run import check_config
 from penstock.connect.plugins import check_names, start_notes, validate_connector
 from penstock.connect.testing import ConnectTestDriver
 
@@ -121,8 +121,8 @@ def test_connectors_without_recorded_truth_say_that_they_are_experimental(plugin
 
 
 def test_a_worker_logs_the_notes_when_the_connector_starts(tmp_path, caplog):
-    from penstock.connect.settings import WorkerConfig
     from penstock.connect.worker.worker import Worker
+    from penstock.connect.worker_settings import WorkerConfig
 
     (tmp_path / "a").write_text("one\n")
     converter = "org.apache.kafka.connect.json.JsonConverter"

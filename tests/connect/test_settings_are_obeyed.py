@@ -13,7 +13,7 @@ from penstock.connect.connectors.search_sink import SearchSinkConnector
 from penstock.connect.data import INT8, INT32, Struct, struct
 from penstock.connect.registry_converters import AvroConverter, JsonSchemaConverter
 from penstock.connect.testing import ConnectTestDriver
-from penstock.connect.worker.restarts import RestartPolicy
+from penstock.connect.worker.task_restarts import RestartPolicy
 from penstock.log import Producer
 from penstock.log.open import open_log
 from penstock.testing import EmbeddedRegistry
@@ -168,7 +168,7 @@ def test_the_wait_before_a_restart_has_a_limit():
 @pytest.mark.parametrize("kind", ["topic", "dead letters", "storage"])
 def test_a_number_of_copies_that_is_set_goes_to_the_topics_that_are_created(kind):
     from penstock.connect.delivery.topic_creation import TopicCreation
-    from penstock.connect.settings import WorkerConfig
+    from penstock.connect.worker_settings import WorkerConfig
 
     if kind == "topic":
         given = {"topic.creation.default.partitions": "2", "topic.creation.default.replication.factor": "3"}
@@ -195,7 +195,7 @@ def test_a_number_of_copies_that_is_set_goes_to_the_topics_that_are_created(kind
 
 
 def test_a_worker_listens_and_is_known_by_the_addresses_of_its_settings():
-    from penstock.connect.settings import WorkerConfig
+    from penstock.connect.worker_settings import WorkerConfig
 
     converter = "org.apache.kafka.connect.json.JsonConverter"
     given = {"offset.storage.file.filename": "o", "key.converter": converter, "value.converter": converter}

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.connect.connectors import LIBRARY, datagen
 from penstock.connect.connectors.datagen import GENERATORS, DatagenSource
-from penstock.connect.generators import GeneratorSettings
+from penstock.connect.record_generators import GeneratorSettings
 from penstock.connect.testing import ConnectTestDriver, Step
 
 

@@ -6,14 +6,14 @@ import pytest
 
 from penstock.connect.connectors import known_plugins
 from penstock.connect.data import SettingError
-from penstock.connect.delivery.running import ConnectorRun
+from penstock.connect.delivery.local_run import ConnectorRun
 from penstock.connect.rest import WorkerServer
-from penstock.connect.settings import WorkerConfig
 from penstock.connect.storage.config_store import RestartRequest
-from penstock.connect.tasks.handles import ThreadTask
-from penstock.connect.tasks.parts import TaskSpec
-from penstock.connect.worker.restarts import RestartPolicy, TaskRestarts
-from penstock.connect.worker.view import WorkerView
+from penstock.connect.tasks.task_handles import ThreadTask
+from penstock.connect.tasks.task_parts import TaskSpec
+from penstock.connect.worker.group_view import WorkerView
+from penstock.connect.worker.task_restarts import RestartPolicy, TaskRestarts
+from penstock.connect.worker_settings import WorkerConfig
 from penstock.errors import FencedError, LogUnavailableError
 from penstock.log import Consumer, Producer
 from penstock.log.open import open_log

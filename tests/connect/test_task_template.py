@@ -11,7 +11,7 @@ import pytest
 SCRIPT = """
 import json, multiprocessing, os, signal, sys
 from multiprocessing import forkserver
-from penstock.connect.tasks.template import fork_template
+from penstock.connect.tasks.fork_template import fork_template
 
 
 def child(pipe):

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from http_servers import RawServer, serving
-from penstock.connect.connectors.http import AskedWait
+from penstock.connect.connectors.http_requests import AskedWait
 from penstock.connect.connectors.webhook_sink import WebhookSinkConnector
 from penstock.connect.data import DataError, RetriableError, SettingError
 from penstock.connect.testing import ConnectTestDriver, Step

@@ -13,8 +13,8 @@ import pytest
 from eventually import eventually
 from penstock.connect.data import SettingError
 from penstock.connect.rest import WorkerServer
-from penstock.connect.settings import WorkerConfig
-from penstock.connect.tasks.parts import transactional_id
+from penstock.connect.tasks.task_parts import transactional_id
+from penstock.connect.worker_settings import WorkerConfig
 from penstock.log import Producer, open_log
 from test_connect_worker import FILE_SOURCE, ask, settings, task_state, values
 

@@ -22,7 +22,7 @@ from brokers import running_broker
 from eventually import eventually
 from penstock.errors import FencedError
 from penstock.log.base import TopicPartition
-from penstock.log.kafka.transactions.presence import expel
+from penstock.log.kafka.transactions.group_presence import expel
 from penstock.log.open import open_log
 from penstock.tools.broker.process import Broker
 

@@ -23,8 +23,8 @@ from typing import Any
 
 from penstock import Consumed, Produced, Serdes, StreamsBuilder, TopologyTestDriver
 from penstock.serde.base import Serde
-from penstock.serde.changes import ChangeSerde
-from penstock.serde.subscriptions import ResponseSerde, Subscription, SubscriptionResponse, SubscriptionSerde
+from penstock.serde.foreign_key_messages import ResponseSerde, Subscription, SubscriptionResponse, SubscriptionSerde
+from penstock.serde.table_changes import ChangeSerde
 from penstock.serde.windowed import Window, Windowed
 from penstock.testing import EmbeddedRegistry
 from wire_fuzz import changed

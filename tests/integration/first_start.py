@@ -9,8 +9,8 @@ import sys
 
 from penstock import Materialized, StreamsBuilder, StreamsConfig
 from penstock.engines.application.planning import PlannedApp, plan_for
+from penstock.engines.threads.hosting.epoch_start import EpochPlans
 from penstock.engines.threads.hosting.instance_group import InstanceGroup
-from penstock.engines.threads.hosting.start import EpochPlans
 from penstock.errors import PenstockError
 from penstock.log.open import open_log
 

@@ -19,7 +19,7 @@ from penstock.engines.kafka_streams import State
 from penstock.engines.reset import ApplicationReset
 from penstock.errors import AppFailedError, CheckpointMismatchError, OffsetOutOfRangeError, ProductionError
 from penstock.log import Consumer, TopicPartition
-from penstock.log.groups.resets import Target
+from penstock.log.groups.reset_targets import Target
 
 from .conftest import Place, long
 from .test_continuous import counted, counting, newest, words

@@ -33,7 +33,7 @@ from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
 from penstock.log.partitioner import partition_for
 from penstock.log.thread_clients import Writer
-from penstock.topology.configured.apply import with_settings
+from penstock.topology.configured.apply_settings import with_settings
 from threads import settle
 
 from .conftest import Place, long

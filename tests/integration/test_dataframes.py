@@ -12,11 +12,11 @@ import pytest
 
 from eventually import eventually
 from penstock import Consumed, KafkaStreams, Materialized, StreamsBuilder, StreamsConfig
-from penstock.engines.figures import BatchMeter
+from penstock.engines.application_figures import BatchMeter
+from penstock.engines.application_run import Run
 from penstock.engines.reset import ApplicationReset
-from penstock.engines.running import Run
 from penstock.errors import CheckpointMismatchError, SerializationError, TopologyError
-from penstock.log.groups.resets import Target
+from penstock.log.groups.reset_targets import Target
 
 from .conftest import START, Bench, long
 from .test_continuous import kill_a_worker, wait_for_epoch_after

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from penstock.connect.generators import GeneratorSettings, access_log
+from penstock.connect.record_generators import GeneratorSettings, access_log
 
 
 @pytest.fixture

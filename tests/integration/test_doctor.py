@@ -15,9 +15,9 @@ from lesser_broker import LesserBroker
 from penstock import KafkaStreams, StreamsBuilder
 from penstock.cli.main import app
 from penstock.errors import LogError
-from penstock.log.kafka.access import ClusterAccess
 from penstock.log.kafka.checkup.checkup import first_answer, reach_brokers
 from penstock.log.kafka.client_settings import ClientSettings
+from penstock.log.kafka.refused_access import ClusterAccess
 from penstock.log.kafka.wire.connection import BrokerConnection
 from penstock.log.open import open_log
 from penstock.tools.broker.broker_settings import free_port

@@ -25,7 +25,7 @@ from penstock.errors import (
     UnknownTopicError,
 )
 from penstock.log import Consumer, Delivery, Producer, RebalanceListener, TopicPartition, open_log
-from penstock.log.groups.admin import GroupAdmin
+from penstock.log.groups.group_admin import GroupAdmin
 from penstock.log.partitioner import partition_for
 
 NAMES = itertools.count()

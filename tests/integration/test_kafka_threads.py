@@ -17,13 +17,13 @@ from brokers import running_broker
 from eventually import eventually
 from penstock import Consumed, Materialized, Produced, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.engines.threads.loop.bounded import BoundedLog
+from penstock.engines.threads.loop.bounded_log import BoundedLog
 from penstock.engines.threads.loop.thread import StreamThread
 from penstock.errors import FencedError, OffsetOutOfRangeError, ProductionError, UnknownTopicError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.kafka.client_settings import TransactionTimeouts
 from penstock.log.kafka.failures import removed_from_group
-from penstock.log.kafka.transactions.presence import expel
+from penstock.log.kafka.transactions.group_presence import expel
 from penstock.log.kafka.wire import fetch
 from penstock.log.kafka.wire import transactions as wire_transactions
 from penstock.log.kafka.wire.connection import BrokerConnection

@@ -17,8 +17,8 @@ from penstock.config import StreamsConfig
 from penstock.engines.reset import ApplicationReset
 from penstock.errors import FencedError, LogError
 from penstock.log.base import TopicPartition
-from penstock.log.groups.admin import GroupAdmin
-from penstock.log.groups.resets import Target
+from penstock.log.groups.group_admin import GroupAdmin
+from penstock.log.groups.reset_targets import Target
 from penstock.log.open import open_log
 
 from .conftest import Bench, long

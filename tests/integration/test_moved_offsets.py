@@ -6,7 +6,7 @@ from penstock import Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.engines.reset import ApplicationReset
 from penstock.log import Consumer, TopicPartition
-from penstock.log.groups.resets import Target
+from penstock.log.groups.reset_targets import Target
 
 from .conftest import BATCHES, Bench, long
 

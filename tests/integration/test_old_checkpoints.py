@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import KafkaStreams
-from penstock.engines.application.modes import checkpoint_mode
+from penstock.engines.application.application_mode import checkpoint_mode
 from penstock.log.open import open_log
 
 from . import old_application

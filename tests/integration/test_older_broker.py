@@ -12,8 +12,8 @@ from brokers import running_broker
 from penstock import Materialized, Produced, StreamsBuilder
 from penstock.base.jars import KAFKA_VERSIONS
 from penstock.log.streams_groups.description import GroupTask
+from penstock.log.streams_groups.group_refusals import refusal
 from penstock.log.streams_groups.member import MemberState
-from penstock.log.streams_groups.refusals import refusal
 from penstock.tools.broker.process import Broker
 from streams_stage import Stage, broker_stage, counting
 

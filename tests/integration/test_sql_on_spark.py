@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 
 from eventually import eventually
-from penstock.connect.generators import GeneratorSettings, access_log
+from penstock.connect.record_generators import GeneratorSettings, access_log
 from penstock.engines.kafka_streams import KafkaStreams
 from penstock.log.open import open_log
 from penstock.sql.session import SessionSettings, SqlSession
-from penstock.sql.session.script import Script
+from penstock.sql.session.script_application import Script
 from penstock.testing import TopologyTestDriver
 from penstock.tools.demo import access_log as demo
 

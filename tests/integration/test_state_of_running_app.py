@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from penstock.cli.loader import load_topology
+from penstock.cli.topology_loader import load_topology
 from penstock.engines.kafka_streams import KafkaStreams, State
 
 APP = """

@@ -23,8 +23,8 @@ from penstock.log.streams_groups.description import (
     InternalTopicSpec,
     StatusCode,
 )
+from penstock.log.streams_groups.group_refusals import refusal
 from penstock.log.streams_groups.member import MemberState, StreamsMember
-from penstock.log.streams_groups.refusals import refusal
 from streams_stage import PATIENCE_S, STEP_MS, Stage, counting
 
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from eventually import eventually
 from penstock.cli.main import app
 from penstock.errors import FencedError
-from penstock.log.groups.admin import GroupAdmin
+from penstock.log.groups.group_admin import GroupAdmin
 from penstock.log.kafka.log import KafkaLog
 from penstock.tools.broker.process import Broker
 

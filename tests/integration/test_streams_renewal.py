@@ -13,11 +13,11 @@ from penstock.errors import LogError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.kafka.log import KafkaLog
 from penstock.log.open import open_log
-from penstock.log.streams_groups import refusals
+from penstock.log.streams_groups import group_refusals as refusals
 from penstock.log.streams_groups.description import GroupSubtopology, GroupTopology
+from penstock.log.streams_groups.group_refusals import fit_group
 from penstock.log.streams_groups.member import MemberFacts, MemberState, StreamsMember
 from penstock.log.streams_groups.offset_metadata import OffsetMetadata
-from penstock.log.streams_groups.refusals import fit_group
 from streams_stage import Stage, counting
 
 PARTITIONS = 3

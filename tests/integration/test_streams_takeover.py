@@ -14,11 +14,11 @@ from penstock.errors import FencedError, LogError
 from penstock.log.base import OffsetAndMetadata, StreamsMembership, TopicPartition
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.embedded.membership import JoinRequest
-from penstock.log.groups.admin import GroupAdmin
-from penstock.log.groups.resets import Target
+from penstock.log.groups.group_admin import GroupAdmin
+from penstock.log.groups.reset_targets import Target
 from penstock.log.streams_groups.description import GroupSubtopology, GroupTopology, HeartbeatError
+from penstock.log.streams_groups.group_refusals import refusal
 from penstock.log.streams_groups.member import MemberState, StreamsMember
-from penstock.log.streams_groups.refusals import refusal
 from penstock.log.thread_clients import Writer
 from streams_stage import Stage
 

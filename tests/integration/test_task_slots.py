@@ -14,7 +14,7 @@ PATIENCE_S = 240
 PROGRAM = """
 import json, sys, time
 from pyspark.sql import SparkSession
-from penstock.engines.spark.cores import task_slots
+from penstock.engines.spark.task_slots import task_slots
 from penstock.engines.spark.session import spark_for, spare_slots
 
 master, of, wanted = sys.argv[1:]

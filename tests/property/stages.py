@@ -34,7 +34,7 @@ from penstock.engines.micro_batches.worker import open_tasks
 from penstock.engines.micro_batches.worker.exactly_once import run_task
 from penstock.engines.micro_batches.worker.task_batch import TaskBatch
 from penstock.engines.offsets.start_positions import ReadSettings
-from penstock.engines.spark import faults
+from penstock.engines.spark import fault_injection as faults
 from penstock.engines.spark.job import SparkJob
 from penstock.log.base import HEADERS_TYPE, TopicPartition
 from penstock.log.embedded.log import drop_memory_log

@@ -23,8 +23,8 @@ from penstock.runtime.suppress import operator as suppress_operator
 from penstock.runtime.tables import StoredTable
 from penstock.serde import base, primitives, windowed
 from penstock.serde import column as columns
+from penstock.serde.bound_serdes import OwnSerde
 from penstock.serde.column import Column, nulls_of, to_bytes_list
-from penstock.serde.headers import OwnSerde
 from penstock.serde.json_serde import StructSerde
 from penstock.serde.primitives import StringSerde
 from penstock.serde.windowed import SessionWindowedSerde, TimeWindowedSerde, Window, Windowed, WindowedColumn

@@ -218,7 +218,7 @@ MUTANTS = (
            "self._changed.wait_for(lambda: self._working != task)", "pass", first_seed=45),
     Mutant("the tasks of a fenced thread stay in its list", (ASSIGNMENT, "Ownership.fenced"),
            "self._release(task)", "pass", ("stateless",), first_seed=66),
-    Mutant("a fetch of a global table notes its end with its first piece", ("penstock.engines.global_copy", "CopyWriter.apply"),
+    Mutant("a fetch of a global table notes its end with its first piece", ("penstock.engines.global_store_copy", "CopyWriter.apply"),
            'self._copy.positions[tp] = int(piece[-1].column("offset")[-1].as_py()) + 1',
            'self._copy.positions[tp] = int(piece[-1].column("offset")[-1].as_py()) + 3', ("global_table",), first_seed=60),
     Mutant("a task is given away without a commit", _thread("remove"), "self.commit(leaving=tasks)\n", "pass\n", ("count",), first_seed=1),

@@ -17,7 +17,7 @@ from soak_process import App
 from soak_world import wait_until_it_answers
 
 REACH_S = 60
-STEPS = 5  # of the exactly-once protocol that tasks come to, see penstock.engines.spark.faults
+STEPS = 5  # of the exactly-once protocol that tasks come to, see penstock.engines.spark.fault_injection
 
 
 class Faults:

@@ -43,7 +43,7 @@ class App:
         folder: Where it keeps what it has.
         cluster: Spark's.
         power: What notes which files are on the disk; None where they are not or nothing can note it.
-        step: A file: with a fault in it (see penstock.engines.spark.faults) all of the application dies there.
+        step: A file: with a fault in it (see penstock.engines.spark.fault_injection) all of the application dies there.
         sites: The places at which processes of continuous mode die or stop; None in micro-batches.
     """
 

@@ -15,7 +15,7 @@ from soak_power import Power, is_possible
 WRITES = """
 import sys
 from pathlib import Path
-from penstock.state.durable import replace_durably, sync_directory, sync_path
+from penstock.state.durable_files import replace_durably, sync_directory, sync_path
 folder = Path(sys.argv[1])
 for number in range(30):
     file = (folder / "new").open("wb")

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from penstock.sql.session import SessionSettings
-from penstock.sql.session.script import Script
+from penstock.sql.session.script_application import Script
 from penstock.testing import TopologyTestDriver
 
 STREAM = "CREATE STREAM s (k VARCHAR KEY, n INT, b BIGINT, t VARCHAR) WITH (kafka_topic='s', value_format='JSON');"

@@ -222,7 +222,7 @@ def test_a_table_needs_a_key():
 def test_schemas_of_a_registry(form):
     with EmbeddedRegistry() as registry:
         settings = {"schema.registry.url": registry.url}
-        from penstock.serde.headers import bound, configured
+        from penstock.serde.bound_serdes import bound, configured
 
         serde = format_serde(DataFormat(form), [("A", BIGINT), ("B", STRING)], "value")
         made = bound(configured(serde, settings), "my-topic", "value")

@@ -44,7 +44,7 @@ def findings(script, tmp_path, text, module):
         ("penstock.sql.queries.x", "from penstock.testing import TopologyTestDriver", "penstock.testing is for tests"),
         ("penstock.serde.x", "from penstock import log", "must not import penstock.log"),
         ("penstock.topology.x", "def f():\n    import penstock.api.builder", "must not import penstock.api"),
-        ("penstock.connect.generators.x", "from penstock.sql import Session", "must not import penstock.sql"),
+        ("penstock.connect.record_generators.x", "from penstock.sql import Session", "must not import penstock.sql"),
         ("penstock.nowhere.x", "import os", "has no place in the layers"),
     ],
 )

@@ -78,7 +78,7 @@ def test_the_formats_of_data_have_the_numbers_that_the_policy_names():
     from penstock.sql.session import journal
     from penstock.state.lmdb_replicas import lmdb_replica
     from penstock.state.segments import segment
-    from penstock.topology.plan import stored
+    from penstock.topology.plan import plan_json as stored
 
     page = PAGES["docs/compatibility.md"].read_text().partition("| what | format |")[2]
     numbers = [int(number) for number in re.findall(r"^\| [^|]+ \| (\d+) \|", page, re.MULTILINE)]

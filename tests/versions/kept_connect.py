@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.connect.rest import WorkerServer
-from penstock.connect.settings import WorkerConfig
+from penstock.connect.worker_settings import WorkerConfig
 from penstock.log import open_log
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"

@@ -16,7 +16,7 @@ from penstock.engines.application.stored_plans import read_stored_plan
 from penstock.errors import CheckpointMismatchError, LogError
 from penstock.log.open import open_log
 from penstock.sql.session.journal import JournalEntry, StatementJournal
-from penstock.topology.plan.stored import StoredPlan
+from penstock.topology.plan.plan_json import StoredPlan
 from versions import kept_connect, kept_sql
 from versions.unpacking import kept
 

@@ -10,7 +10,7 @@ from penstock.api.serdes import resolve
 from penstock.base.argument_checks import check_mapping, check_optional, check_whole
 from penstock.base.durations import DurationLike, duration_ms
 from penstock.base.java_names import with_java_names
-from penstock.config.kinds import offset_reset
+from penstock.config.setting_types import offset_reset
 from penstock.errors import TopologyError
 from penstock.topology.building.names import check_name
 from penstock.topology.operations.functions import EXTRACTED, Function

@@ -169,10 +169,10 @@ def _examined(servers: str, settings: Mapping[str, Any], target: str, *, trial: 
 
 def _needs(servers: str, settings: Mapping[str, Any], target: str) -> tuple[ApplicationNeeds, Mapping[str, Any]]:
     """Return what the named application needs, and all settings; without one, what any would need."""
-    from penstock.cli.loader import load_topology
+    from penstock.cli.topology_loader import load_topology
     from penstock.config import StreamsConfig
     from penstock.engines.application.locations import log_settings
-    from penstock.engines.application.needs import needs_of
+    from penstock.engines.application.log_needs import needs_of
     from penstock.engines.application.planning import plan_for
     from penstock.log.application_needs import ApplicationNeeds
     from penstock.log.open import open_log

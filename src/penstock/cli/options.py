@@ -241,7 +241,7 @@ class AppOptions:
 
     def load(self) -> tuple[Topology, dict[str, Any]]:
         """Load the topology and its settings."""
-        from penstock.cli.loader import load_topology
+        from penstock.cli.topology_loader import load_topology
 
         topology, own = load_topology(self.target)
         settings = {**own, **self.given()}

@@ -116,14 +116,14 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty:
 
 def print_json(value: Any) -> None:
     """Print one JSON document."""
-    from penstock.serde.plain import plain
+    from penstock.serde.plain_json import plain
 
     print(json_text(value, indent=2, default=plain))
 
 
 def print_json_line(value: Any, *, flush: bool = False) -> None:
     """Print a JSON document on one line."""
-    from penstock.serde.plain import plain
+    from penstock.serde.plain_json import plain
 
     print(json_text(value, default=plain), flush=flush)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from penstock.config.kinds import (
+from penstock.config.setting_types import (
     ANY,
     BOOLEAN,
     DURATION,

@@ -15,8 +15,8 @@ import pyarrow as pa
 from penstock.base.clock import unix_ms
 from penstock.connect.connectors.file_positions import FILENAME, noted_offset, place_of_bytes, stored_places
 from penstock.connect.connectors.line_reader import FilePlace, ReadLines
-from penstock.connect.connectors.lines import FollowedFile
-from penstock.connect.delivery.writing import StoredOffsets
+from penstock.connect.connectors.rotated_lines import FollowedFile
+from penstock.connect.delivery.source_writer import StoredOffsets
 from penstock.errors import ConnectError, FencedError, LogError
 from penstock.log.base import LogTransaction, TopicLog, TopicPartition
 from penstock.log.ensure_topic import ensure_topic

@@ -13,9 +13,9 @@ from penstock.base.log_lines import own_logger
 from penstock.console.producing import TextProducer
 from penstock.console.recorder import NOW, read_facts
 from penstock.errors import ConfigError, InvalidStateError, LogError
-from penstock.log.formats import format_of
-from penstock.log.groups.admin import GroupAdmin
-from penstock.log.groups.resets import Target
+from penstock.log.groups.group_admin import GroupAdmin
+from penstock.log.groups.reset_targets import Target
+from penstock.log.topic_formats import format_of
 from penstock.state.checkpoint import read_document, write_document
 
 if TYPE_CHECKING:

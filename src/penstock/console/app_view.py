@@ -11,9 +11,9 @@ from typing import Any, Self
 
 from penstock.base.clock import unix_ms
 from penstock.console.error_groups import ErrorGroup
-from penstock.console.trend import Trend, trend_of
-from penstock.metrics.batches import BatchRecord, busy_seconds, times_the_median
-from penstock.state.restores.restore import Restore
+from penstock.console.lag_trend import Trend, trend_of
+from penstock.metrics.batch_records import BatchRecord, busy_seconds, times_the_median
+from penstock.state.restores.restore_progress import Restore
 
 __all__ = [
     "DIED",

@@ -20,9 +20,9 @@ from typing import Any
 from penstock.base.json_depth import MOST_DEPTH, depth_of
 from penstock.base.terminal.human_numbers import with_article
 from penstock.console.filtering import Path, parse_path
-from penstock.console.sources import ConnectorState
+from penstock.console.part_interfaces import ConnectorState
 from penstock.errors import ConfigError, PenstockError, ProcessingError, SerializationError
-from penstock.serde.plain import plain, text_of
+from penstock.serde.plain_json import plain, text_of
 from penstock.serde.windowed import Windowed
 
 __all__ = ["EVERYTHING", "HIDDEN", "LETTER_HEADERS", "Exposure", "exposure_of", "facts_of", "place_of"]

@@ -18,7 +18,7 @@ from penstock.state.checkpoint import local_directory
 
 if TYPE_CHECKING:
     from penstock.console.web.server import EmbeddedConsole
-    from penstock.engines.running import Run
+    from penstock.engines.application_run import Run
     from penstock.engines.spark.progress import BatchProgress
     from penstock.errors import PenstockError
     from penstock.metrics import BatchRecord

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from penstock.base.json_depth import MOST_DEPTH, depth_of
 from penstock.errors import ConfigError
-from penstock.serde.plain import plain, text_of
+from penstock.serde.plain_json import plain, text_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

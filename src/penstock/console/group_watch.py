@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.base.clock import unix_ms
-from penstock.console.trend import Trend, trend_of
+from penstock.console.lag_trend import Trend, trend_of
 from penstock.log.base import TopicPartition
-from penstock.log.groups.admin import GroupAdmin, GroupLag, GroupSummary, seconds_behind
+from penstock.log.groups.group_admin import GroupAdmin, GroupLag, GroupSummary, seconds_behind
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.base.escapes import json_text, visible
 from penstock.console.exposure import LETTER_HEADERS, Exposure
 from penstock.console.filtering import Columns, Selection
-from penstock.console.limits import (
+from penstock.console.producing import encode_text
+from penstock.console.request_limits import (
     CELL_CHARACTERS,
     HEADERS,
     PIECE_BYTES,
@@ -21,11 +22,10 @@ from penstock.console.limits import (
     piece_from,
     reading,
 )
-from penstock.console.producing import encode_text
 from penstock.errors import ConfigError
 from penstock.log.base import TopicPartition
-from penstock.log.formats import format_of
 from penstock.log.partitioner import partition_for
+from penstock.log.topic_formats import format_of
 from penstock.serde import Serdes
 
 if TYPE_CHECKING:
@@ -135,8 +135,8 @@ class Messages:
 def read_messages(log: TopicLog, query: MessageQuery) -> Messages:
     """Read messages until there are enough, the range ends, or the limits of a request are reached.
 
-    It never waits for new messages. The limits are two seconds and those of `penstock.console.limits`; the cursor of
-    the answer goes on from there.
+    It never waits for new messages. The limits are two seconds and those of `penstock.console.request_limits`; the
+    cursor of the answer goes on from there.
 
     Raises:
         UnknownTopicError: There is no such topic.

@@ -22,7 +22,7 @@ from penstock.console.alerts import AlertLog, alerts_of
 from penstock.console.app_view import BatchLine, Minute, Picture
 from penstock.console.error_groups import ErrorGroups
 from penstock.console.exposure import EVERYTHING, Exposure, facts_of, place_of
-from penstock.engines.figures import batch_record
+from penstock.engines.application_figures import batch_record
 from penstock.engines.spark.progress import BatchProgress, counted_by
 from penstock.errors import PenstockError
 from penstock.log.processes import may_run
@@ -309,7 +309,7 @@ class Watched:
         facts: Facts that do not change while it runs: host, mode, version, settings with secrets masked.
         describe: Returns its topology for the console; called once, in the recorder's thread.
         phase: Returns what it is doing now, in words; called when records wait and no batch ends.
-        restores: Returns the restores that are under way, see `penstock.state.restores.restore`.
+        restores: Returns the restores that are under way, see `penstock.state.restores.restore_progress`.
         long_steps: Returns the tasks that are in one step for more than 30 seconds: task, what, seconds.
         catch_up: Counts the batches that have ended, which takes them to `Recorder.take`.
         restarts: Returns how often it has restarted after the loss of a process.

@@ -17,7 +17,7 @@ from penstock.topology.plan.explain import explain_json, how_it_runs
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.engines.running import Run
+    from penstock.engines.application_run import Run
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology
 

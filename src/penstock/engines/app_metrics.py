@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.base.clock import unix_ms
 from penstock.base.log_lines import own_logger
 from penstock.base.version import __version__
-from penstock.engines.figures import batch_record
+from penstock.engines.application_figures import batch_record
 from penstock.engines.lifecycle import State
 from penstock.engines.micro_batches.spark_metrics import SparkMetrics
 from penstock.errors import LogError, UnknownTopicError

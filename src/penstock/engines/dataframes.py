@@ -25,8 +25,8 @@ from penstock.engines.spark.own_session import (
     load_source,
     move_frame,
 )
+from penstock.engines.spark.pyspark_warnings import quiet_pyspark
 from penstock.engines.spark.query_trigger import commit_trigger, has_ended
-from penstock.engines.spark.quiet import quiet_pyspark
 from penstock.engines.spark.spark_log import drop_damaged, newest_planned, noted_inputs, sync_offsets
 from penstock.errors import (
     AppFailedError,

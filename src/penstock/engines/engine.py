@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from penstock.engines.spark.session import SparkApplication
     from penstock.errors import PenstockError
     from penstock.log.base import GroupMembership, Lease, TopicLog, TopicPartition
-    from penstock.query.metadata import HostInfo
-    from penstock.state.restores.restore import Restore, StateRestoreListener
+    from penstock.query.instances import HostInfo
+    from penstock.state.restores.restore_progress import Restore, StateRestoreListener
     from penstock.topology.plan.plan import PhysicalPlan
-    from penstock.topology.plan.stored import StoredPlan
+    from penstock.topology.plan.plan_json import StoredPlan
     from penstock.topology.topology import Topology
 
 __all__ = ["Engine", "Start"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.engines.lifecycle import Lifecycle
     from penstock.errors import PenstockError
     from penstock.query import StateQueryRequest, StateQueryResult, StoreQueryParameters
-    from penstock.query.metadata import KeyQueryMetadata
+    from penstock.query.instances import KeyQueryMetadata
 
 __all__ = ["AsyncKafkaStreams", "AsyncStore", "Embedding"]
 

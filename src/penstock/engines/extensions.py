@@ -11,8 +11,8 @@ from penstock.base.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
+    from penstock.engines.application_run import Run
     from penstock.engines.lifecycle import State
-    from penstock.engines.running import Run
     from penstock.engines.spark.progress import BatchProgress
     from penstock.errors import PenstockError
     from penstock.metrics import BatchHistory, BatchRecord

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.engines.lifecycle import State
     from penstock.query.http.server import QueryServer
     from penstock.query.http.service import QueryService
-    from penstock.query.metadata import HostInfo, Registration
+    from penstock.query.instances import HostInfo, Registration
 
 __all__ = ["HttpPort"]
 
@@ -61,7 +61,7 @@ class HttpPort:
 
     def open(self) -> None:
         """Start the server; or only register the address of the user's own server."""
-        from penstock.query.metadata import HostInfo
+        from penstock.query.instances import HostInfo
 
         port, server = self._config["penstock.http.port"], str(self._config["application.server"] or "")
         advertised = self._advertised = HostInfo.of(server) if server else None
@@ -71,7 +71,7 @@ class HttpPort:
             self._register(self._queries.service(), advertised)
 
     def _register(self, service: QueryService, advertised: HostInfo) -> None:
-        from penstock.query.metadata import Instance, Registration
+        from penstock.query.instances import Instance, Registration
 
         service.host = advertised
         instance = Instance(advertised.host, advertised.port, "active", serves_http=False)

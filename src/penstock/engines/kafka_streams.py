@@ -13,10 +13,10 @@ from penstock.base.java_names import with_java_names
 from penstock.base.log_lines import Work, ended_without_trace, lines_on_terminal, own_logger
 from penstock.config import StreamsConfig
 from penstock.engines.app_metrics import AppMetrics
+from penstock.engines.application_figures import BatchMeter, RunLog
 from penstock.engines.committed.interactive_queries import StoreQueries
 from penstock.engines.event_loop import AsyncKafkaStreams, Embedding
 from penstock.engines.extensions import ApplicationExtensions, ApplicationHandle
-from penstock.engines.figures import BatchMeter, RunLog
 from penstock.engines.http_port import HttpPort
 from penstock.engines.lifecycle import Lifecycle, State, StateListener
 from penstock.engines.supervisor import Supervisor
@@ -28,14 +28,14 @@ from penstock.topology.topology import require_topology
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.engines.figures import RunFigures
-    from penstock.engines.running import Run
+    from penstock.engines.application_figures import RunFigures
+    from penstock.engines.application_run import Run
     from penstock.engines.spark.progress import BatchProgress
     from penstock.metrics import BatchHistory, MetricRegistry, PartitionLag
     from penstock.query import StateQueryRequest, StateQueryResult, StoreQueryParameters
-    from penstock.query.metadata import KeyQueryMetadata, StreamsMetadata
+    from penstock.query.instances import KeyQueryMetadata, StreamsMetadata
     from penstock.query.placement import LagInfo
-    from penstock.state.restores.restore import StateRestoreListener
+    from penstock.state.restores.restore_progress import StateRestoreListener
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology
 
@@ -151,7 +151,7 @@ class KafkaStreams:
         self._lifecycle.require_created("start")
         _require_pyspark()
         self._start_ahead()
-        from penstock.engines.running import Run
+        from penstock.engines.application_run import Run
 
         self._extensions.load(self._handle())
         work = Work(application=self.config["application.id"])
@@ -232,7 +232,7 @@ class KafkaStreams:
                 over when that one has ended or died. False, and until "latest": FencedError.
         """
         _require_pyspark()
-        from penstock.engines.spark.gateway import interruptible, stop_on_signals
+        from penstock.engines.spark.jvm import interruptible, stop_on_signals
         from penstock.engines.spark.session import running_session
 
         self._session = self._session or running_session()  # Spark looks for it in this thread alone
@@ -415,8 +415,8 @@ class KafkaStreams:
         return explain_json(*self._explained())
 
     def _explained(self) -> tuple[PhysicalPlan, Topology, dict[int, str | None], StreamsConfig]:
+        from penstock.engines.application.application_mode import in_own_mode
         from penstock.engines.application.locations import open_app_log
-        from penstock.engines.application.modes import in_own_mode
         from penstock.engines.application.planning import plan_for
         from penstock.runtime.task import sliced_reasons
 

@@ -14,11 +14,11 @@ from penstock.engines.application.locations import Locations
 from penstock.engines.threads.replicas.replica_folders import continuous_replicas
 from penstock.errors import CheckpointMismatchError, FencedError, UnknownTopicError
 from penstock.log.base import TopicPartition
-from penstock.log.formats import formats_topic
-from penstock.log.groups.admin import GroupAdmin, OffsetMove, offset_moves
-from penstock.log.groups.gone_back import RESET_NOTE, is_own
-from penstock.log.groups.resets import Target, chosen_places
+from penstock.log.groups.group_admin import GroupAdmin, OffsetMove, offset_moves
+from penstock.log.groups.offset_regressions import RESET_NOTE, is_own
+from penstock.log.groups.reset_targets import Target, chosen_places
 from penstock.log.leases import held_lease
+from penstock.log.topic_formats import formats_topic
 from penstock.state.checkpoint import foreign_files, mark_removed, read_plan, remove_checkpoint
 from penstock.state.lmdb_replicas.folders import own_replicas, remove_replica
 from penstock.topology.dataframes import for_application

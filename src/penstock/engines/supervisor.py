@@ -15,10 +15,10 @@ from penstock.errors import LogUnavailableError, PenstockError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.engines.application_run import Run
     from penstock.engines.extensions import ApplicationExtensions
     from penstock.engines.http_port import HttpPort
     from penstock.engines.lifecycle import Lifecycle
-    from penstock.engines.running import Run
 
 __all__ = ["Supervisor"]
 

@@ -4,7 +4,7 @@ A task counts in a `CountingSensor` (`penstock.runtime.sensor`); `TaskMetrics` a
 whose metrics have the groups, names, tags and units of Kafka Streams.
 """
 
-from penstock.metrics.batches import BatchHistory, BatchRecord
+from penstock.metrics.batch_records import BatchHistory, BatchRecord
 from penstock.metrics.lag import PartitionLag
 from penstock.metrics.metric import Metric, MetricName, RecordingLevel
 from penstock.metrics.prometheus import prometheus_text

@@ -18,7 +18,7 @@ from penstock.metrics.definitions import (
 from penstock.metrics.metric import MetricName
 
 if TYPE_CHECKING:
-    from penstock.metrics.batches import BatchRecord
+    from penstock.metrics.batch_records import BatchRecord
     from penstock.metrics.metric import MeterDefinition, MetricValue
     from penstock.metrics.registry import Meter, MetricRegistry
     from penstock.metrics.task_counts import TaskCounts

@@ -28,7 +28,7 @@ from penstock.metrics.definitions import (
 from penstock.metrics.metric import MeterDefinition, MetricDefinition, MetricName, MetricValue, RecordingLevel
 
 if TYPE_CHECKING:
-    from penstock.metrics.batches import BatchRecord
+    from penstock.metrics.batch_records import BatchRecord
     from penstock.metrics.lag import LagWatch, PartitionLag
     from penstock.metrics.registry import Meter, MetricRegistry
     from penstock.metrics.task_counts import Spread

@@ -42,7 +42,7 @@ from penstock.runtime.exception_handlers import (
 from penstock.runtime.punctuation import PunctuationQueue
 from penstock.runtime.rows import Headers, Place, RecordContext, TaskInput
 from penstock.runtime.sensor import Sensor
-from penstock.serde.headers import CurrentHeaders, plain_headers
+from penstock.serde.bound_serdes import CurrentHeaders, plain_headers
 from penstock.state.views import open_view
 from penstock.topology.nodes import SourceNode
 

@@ -18,7 +18,7 @@ from penstock.runtime.error_reports import NamingStores
 from penstock.runtime.exception_handlers import is_of_record
 from penstock.runtime.processors import ProcessOperator, single_row
 from penstock.runtime.rows import Place, Rows
-from penstock.serde.headers import RecordHeaders
+from penstock.serde.bound_serdes import RecordHeaders
 from penstock.topology.building.joins import JoinWindow
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations.base import Branch, PassThrough, Process

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.errors import StateError
-from penstock.serde.headers import CurrentHeaders, in_task, uses_headers
+from penstock.serde.bound_serdes import CurrentHeaders, in_task, uses_headers
 from penstock.state.maps import Entries, ReadableMap
 from penstock.state.stored_bytes import stored_bytes
 from penstock.state.views import open_view

@@ -23,8 +23,8 @@ from penstock.runtime.punctuation import PunctuationQueue, Schedule
 from penstock.runtime.rows import AFTER, Headers, Place, RecordContext, Rows
 from penstock.runtime.tables import StoredTable, assign, is_read, spread
 from penstock.runtime.versioned_tables import OverParent
+from penstock.serde.bound_serdes import RecordHeaders, plain_headers
 from penstock.serde.column import Column
-from penstock.serde.headers import RecordHeaders, plain_headers
 from penstock.state.views import ExpiringView
 from penstock.topology.operations.base import Operation, Process, TableTransformValues
 from penstock.topology.operations.functions import Function

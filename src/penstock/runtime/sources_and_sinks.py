@@ -43,9 +43,7 @@ from penstock.runtime.rows import (
 )
 from penstock.runtime.sensor import Volume
 from penstock.serde.base import UNDECODABLE, as_exception
-from penstock.serde.changes import ChangeSerde
-from penstock.serde.column import Column, bytes_column, cut, to_bytes_list
-from penstock.serde.headers import (
+from penstock.serde.bound_serdes import (
     RecordHeaders,
     ask_again,
     bound,
@@ -55,7 +53,9 @@ from penstock.serde.headers import (
     schema_at_front,
     split,
 )
-from penstock.serde.subscriptions import ResponseColumn
+from penstock.serde.column import Column, bytes_column, cut, to_bytes_list
+from penstock.serde.foreign_key_messages import ResponseColumn
+from penstock.serde.table_changes import ChangeSerde
 from penstock.serde.windowed import SessionWindowedSerde, TimeWindowedSerde, WindowedColumn
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from penstock.runtime.context import TaskContext
     from penstock.runtime.exception_handlers import DeadLetter, Origin
     from penstock.serde.base import Serde
-    from penstock.serde.headers import TopicSerdes
+    from penstock.serde.bound_serdes import TopicSerdes
     from penstock.topology.nodes import SinkNode, SourceNode
     from penstock.topology.operations.functions import Function
 

@@ -22,8 +22,8 @@ from penstock.runtime.functions import apply, failures_removed, truth
 from penstock.runtime.operator import Operator
 from penstock.runtime.rows import Place, Rows
 from penstock.runtime.versioned_tables import OverParent, VersionedTable, VersionedTableView
+from penstock.serde.bound_serdes import uses_headers
 from penstock.serde.column import Column
-from penstock.serde.headers import uses_headers
 from penstock.state.views.header_entries import unpack_headers
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations.base import (

@@ -38,10 +38,10 @@ from penstock.runtime.sources_and_sinks import (
     reader_for,
 )
 from penstock.runtime.suppress import operator as suppress_operator
-from penstock.serde.headers import CurrentHeaders, TopicSerdes, users_serde
+from penstock.serde.bound_serdes import CurrentHeaders, TopicSerdes, users_serde
 from penstock.state.maps import Journal, MemoryTaskState
-from penstock.topology.configured.apply import headers_user as headers_user_of
-from penstock.topology.configured.apply import with_current_headers, with_settings
+from penstock.topology.configured.apply_settings import headers_user as headers_user_of
+from penstock.topology.configured.apply_settings import with_current_headers, with_settings
 from penstock.topology.operations.base import Process, TableTransformValues
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from penstock.base.lazy_names import lazy_names
 if TYPE_CHECKING:
     from penstock.serde.base import BaseSerde as BaseSerde
     from penstock.serde.base import Serde as Serde
-    from penstock.serde.changes import ChangeSerde as ChangeSerde
+    from penstock.serde.bound_serdes import RecordHeaders as RecordHeaders
     from penstock.serde.column import Column as Column
-    from penstock.serde.headers import RecordHeaders as RecordHeaders
     from penstock.serde.serdes import Serdes as Serdes
+    from penstock.serde.table_changes import ChangeSerde as ChangeSerde
     from penstock.serde.windowed import Window as Window
     from penstock.serde.windowed import Windowed as Windowed
     from penstock.serde.windowed import WindowedColumn as WindowedColumn

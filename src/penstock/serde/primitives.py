@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 
 from penstock.errors import SerializationError
 from penstock.serde.base import BaseSerde, Serde
+from penstock.serde.bound_serdes import HeadersSerde
 from penstock.serde.column import Column, bytes_column, fixed_width, from_fixed_width, large_binary, series_of
-from penstock.serde.headers import HeadersSerde
 
 __all__ = [
     "BooleanSerde",

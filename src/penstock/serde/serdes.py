@@ -11,10 +11,8 @@ from penstock.base.durations import DurationLike, duration_ms
 from penstock.base.java_names import with_java_names
 from penstock.base.nearest_name import did_you_mean
 from penstock.errors import ConfigError
-from penstock.serde.auto import AutoSerde
 from penstock.serde.base import Serde
-from penstock.serde.changes import ChangeSerde
-from penstock.serde.headers import own_serde
+from penstock.serde.bound_serdes import own_serde
 from penstock.serde.json_serde import JsonSerde, StructSerde
 from penstock.serde.model_serde import ModelSerde
 from penstock.serde.models import is_model
@@ -28,6 +26,8 @@ from penstock.serde.primitives import (
     UuidSerde,
     VoidSerde,
 )
+from penstock.serde.self_describing import AutoSerde
+from penstock.serde.table_changes import ChangeSerde
 from penstock.serde.windowed import SessionWindowedSerde, TimeWindowedSerde
 
 if TYPE_CHECKING:

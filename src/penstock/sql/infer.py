@@ -15,7 +15,7 @@ from typing import Any, Literal
 from penstock.base.json_depth import depth_of
 from penstock.errors import PenstockError, SqlError
 from penstock.log.base import TopicLog
-from penstock.serde.headers import bound, configured
+from penstock.serde.bound_serdes import bound, configured
 from penstock.sql.catalog import RESERVED_COLUMNS, DataFormat
 from penstock.sql.compile.serdes import format_serde
 from penstock.sql.formats import FormatProperties, format_info, inferred_columns

@@ -41,7 +41,7 @@ from penstock.topology.operations.functions import ColumnFunction, Function
 
 if TYPE_CHECKING:
     from penstock.api.builder import StreamsBuilder
-    from penstock.sql.formats.interface import Columns
+    from penstock.sql.formats.format import Columns
 
 __all__ = ["columns_of", "stream", "with_plain_keys"]
 

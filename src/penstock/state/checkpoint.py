@@ -23,8 +23,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from penstock.errors import StateError
-from penstock.state.durable import replace_durably
-from penstock.state.own_folder import new_file, own_folder
+from penstock.state.durable_files import replace_durably
+from penstock.state.private_folders import new_file, own_folder
 from penstock.state.segments.object_storage import object_store
 
 __all__ = [

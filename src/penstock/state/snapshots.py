@@ -15,7 +15,7 @@ import pyarrow as pa
 from penstock.base.log_lines import own_logger
 from penstock.errors import PenstockError
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica, LmdbRows
-from penstock.state.own_folder import open_lock
+from penstock.state.private_folders import open_lock
 from penstock.state.segments.local_storage import LocalStorage
 from penstock.state.segments.merging import merge_deltas, uncovered
 from penstock.state.segments.segment import SegmentHead, SegmentName, changes_batch, pack

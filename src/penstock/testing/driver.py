@@ -28,7 +28,7 @@ from penstock.runtime.local_task import LocalTask, LocalTasks
 from penstock.runtime.rows import RawRecord
 from penstock.runtime.sensor import CountingSensor, Sensor, SensorGroup
 from penstock.serde import Serdes
-from penstock.serde.headers import bound, configured
+from penstock.serde.bound_serdes import bound, configured
 from penstock.testing.driver_topics import TestInputTopic, TestOutputTopic
 from penstock.topology.operations.functions import Function
 from penstock.topology.topology import require_topology

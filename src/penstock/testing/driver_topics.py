@@ -15,7 +15,7 @@ from penstock.base.terminal.html import facts_html, table_html
 from penstock.base.terminal.human_numbers import counted, time_of
 from penstock.errors import InvalidStateError, TopologyError
 from penstock.runtime.rows import Headers
-from penstock.serde.headers import (
+from penstock.serde.bound_serdes import (
     CurrentHeaders,
     RecordHeaders,
     header_frame,

@@ -12,7 +12,7 @@ import pytest
 from test_sql_formats import columns
 
 from penstock.errors import SerializationError, SqlError
-from penstock.serde.headers import bound
+from penstock.serde.bound_serdes import bound
 from penstock.serde.registry.model import Reference, StoredSchema
 from penstock.serde.schemas.avro import AvroSerde
 from penstock.sql.formats import FormatProperties, inferred_columns, row_format

@@ -11,7 +11,7 @@ import pytest
 from test_sql_formats import columns
 
 from penstock.errors import SerializationError, SqlError
-from penstock.serde.headers import bound
+from penstock.serde.bound_serdes import bound
 from penstock.sql.formats import FormatProperties, inferred_columns, row_format
 from penstock.testing import EmbeddedRegistry
 

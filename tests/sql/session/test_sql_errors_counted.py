@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.engines.threads.hosting.figures import ProgressCounter
+from penstock.engines.threads.hosting.thread_progress import ProgressCounter
 from penstock.engines.threads.hosting.thread_state import ThreadState
 from penstock.metrics.task_counts import TaskCounts
 from penstock.sql.session import SqlSession
-from penstock.sql.session.running import topology_of
+from penstock.sql.session.persistent_queries import topology_of
 from penstock.testing import TopologyTestDriver
 
 CLICKS = "CREATE STREAM c (id INT KEY, n INT, d STRING) WITH (kafka_topic='c', format='JSON', partitions=1);"

@@ -17,7 +17,7 @@ from penstock.sql import SqlSession, stream
 from penstock.sql.notebook import SqlMagic, load_ipython_extension, unload_ipython_extension
 from penstock.sql.results import Rows
 from penstock.topology.plan.plan import plan_of
-from penstock.topology.plan.stored import document_of
+from penstock.topology.plan.plan_json import document_of
 
 CLICKS = "CREATE STREAM clicks (id INT KEY, page STRING) WITH (kafka_topic='clicks', format='JSON', partitions=1);"
 

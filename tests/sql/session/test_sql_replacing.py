@@ -9,10 +9,10 @@ import pytest
 
 from penstock.errors import SqlError
 from penstock.sql.session import SqlSession
-from penstock.sql.session.running import topology_of
+from penstock.sql.session.persistent_queries import topology_of
 from penstock.topology.plan.evolution import compare
 from penstock.topology.plan.plan import plan_of
-from penstock.topology.plan.stored import StoredPlan, document_of
+from penstock.topology.plan.plan_json import StoredPlan, document_of
 
 SOURCES = """
     CREATE STREAM c (id INT KEY, page STRING, site STRING, ms INT) WITH (kafka_topic='c', format='JSON', partitions=1);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock import KafkaStreams, Materialized, StreamsBuilder, TopologyTestDriver
 from penstock.base.terminal.html import table_html
-from penstock.engines.figures import RunFigures
+from penstock.engines.application_figures import RunFigures
 from penstock.engines.spark.progress import BatchProgress
 from penstock.query import KeyQuery, RangeQuery, StateQueryRequest
 from penstock.state.views.keyvalue import entries_html

@@ -12,7 +12,7 @@ import typer
 
 from penstock.base.log_lines import JsonLines, LogStream, Work, hide, json_line_of
 from penstock.base.secrets import secret_texts
-from penstock.engines.spark.gateway import as_json
+from penstock.engines.spark.jvm import as_json
 
 COMMANDS = [
     ("run",), ("sql", "run"), ("sql", "serve"), ("connect", "worker"), ("connect", "standalone"), ("connect", "run"),

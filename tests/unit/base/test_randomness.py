@@ -5,7 +5,7 @@ import random
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.log.kafka.transactions.failed import TransactionAttempts
+from penstock.log.kafka.transactions.failed_transactions import TransactionAttempts
 from penstock.sql.functions.maths import random_number
 from penstock.tools.broker.broker_settings import free_port
 

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from penstock import TopologyTestDriver
-from penstock.connect.generators import GeneratorSettings
-from penstock.connect.generators import access_log as lines
+from penstock.connect.record_generators import GeneratorSettings
+from penstock.connect.record_generators import access_log as lines
 from penstock.tools.demo import access_log, job
 from penstock.tools.demo.job import LogWriter
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from convertible import Application
-from penstock.engines.spark import faults
+from penstock.engines.spark import fault_injection as faults
 from penstock.errors import FencedError
 from penstock.log.base import TopicPartition
 
@@ -176,7 +176,7 @@ class _Cut(Exception):  # noqa: N818 - not an error of the code
 
 def cut_off(app: Application, mode: str, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin a conversion in this process that ends at a step."""
-    from penstock.cli.loader import load_topology
+    from penstock.cli.topology_loader import load_topology
     from penstock.config import StreamsConfig
     from penstock.engines.conversion.convert import convert as convert_here
 

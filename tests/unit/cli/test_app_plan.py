@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.cli.loader import load_topology
+from penstock.cli.topology_loader import load_topology
 from penstock.log.open import open_log
 from penstock.topology.plan.plan import plan_of
-from penstock.topology.plan.stored import StoredPlan, document_of
+from penstock.topology.plan.plan_json import StoredPlan, document_of
 
 CODE = """
 from penstock import Consumed, Materialized, StreamsBuilder

@@ -401,7 +401,7 @@ def test_version_and_completion(run):
 def test_consume_reads_as_the_application_writes(run, log):
     from penstock import Serdes
     from penstock.log.clients.producer import Producer
-    from penstock.log.formats import TopicFormat, note_formats
+    from penstock.log.topic_formats import TopicFormat, note_formats
     from penstock.serde.windowed import Window, Windowed
 
     run("topics", "create", "out", "-b", log)

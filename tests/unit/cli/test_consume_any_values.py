@@ -12,9 +12,9 @@ import pytest
 
 from penstock import Serdes
 from penstock.log.clients.producer import Producer
-from penstock.log.formats import TopicFormat, note_formats
 from penstock.log.open import open_log
-from penstock.serde.headers import bound
+from penstock.log.topic_formats import TopicFormat, note_formats
+from penstock.serde.bound_serdes import bound
 from penstock.testing import EmbeddedRegistry
 
 TYPES: dict[str, tuple[Any, Any, Any]] = {

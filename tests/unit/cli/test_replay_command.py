@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.loader import load_topology
+from penstock.cli.topology_loader import load_topology
 from penstock.log.open import open_log
 from threads import append, records_of, run_to_end, thread_app
 

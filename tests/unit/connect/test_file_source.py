@@ -8,7 +8,7 @@ import pytest
 
 from eventually import eventually
 from penstock.connect.connectors.file_stream import FileStreamSourceConnector
-from penstock.connect.delivery.writing import StoredOffsets
+from penstock.connect.delivery.source_writer import StoredOffsets
 from penstock.connect.file_source import FileSource
 from penstock.connect.testing import ConnectTestDriver
 from penstock.errors import LogError

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from penstock.connect.generators import Generated, GeneratorSettings, access_log, clicks, paced, shop
+from penstock.connect.record_generators import Generated, GeneratorSettings, access_log, clicks, paced, shop
 from penstock.errors import ConfigError
 
 START = 1_790_000_000_000

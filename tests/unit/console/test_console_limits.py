@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 from recorded import Recorded, recorded
 
-from penstock.console import limits, messages
-from penstock.console.limits import PIECE_BYTES, REQUEST_BYTES, Piece
+from penstock.console import messages
+from penstock.console import request_limits as limits
 from penstock.console.messages import MessageQuery, read_messages
+from penstock.console.request_limits import PIECE_BYTES, REQUEST_BYTES, Piece
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.errors import PenstockError
 from penstock.log.base import TopicLog

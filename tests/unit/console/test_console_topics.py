@@ -14,10 +14,10 @@ from recorded import APPLICATION, Recorded, recorded, records
 
 from penstock.base.clock import unix_ms
 from penstock.cli.servers.console_sources import ConnectorsOfWorker
-from penstock.connect.client import ConnectClient
+from penstock.connect.worker_client import ConnectClient
 from penstock.console import web
 from penstock.console.actions import AUDIT
-from penstock.console.sources import ConnectorState
+from penstock.console.part_interfaces import ConnectorState
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.log.base import TopicPartition
 from standalone_worker import standalone_worker

@@ -155,7 +155,7 @@ def test_the_record_that_ends_an_application_is_in_its_group_and_each_end_is_cou
 
 
 def batch_record(number: int) -> Any:
-    from penstock.engines.figures import batch_record as made
+    from penstock.engines.application_figures import batch_record as made
 
     return made(BatchProgress(number, 1, 0, 1, 0), 1_790_000_000_000 + number, ())
 

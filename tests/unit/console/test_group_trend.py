@@ -9,7 +9,7 @@ import pytest
 from recorded import records
 
 from penstock.console.group_watch import GroupWatch
-from penstock.console.trend import Trend
+from penstock.console.lag_trend import Trend
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.open import open_log
 

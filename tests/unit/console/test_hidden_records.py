@@ -28,15 +28,15 @@ from penstock.console.applications import OwnApplication
 from penstock.console.exposed_application import ExposedQueries
 from penstock.console.exposure import HIDDEN, Exposure
 from penstock.console.messages import MessageQuery, read_messages
+from penstock.console.part_interfaces import ConnectorState
 from penstock.console.recorder import Recorder, Watched
-from penstock.console.sources import ConnectorState
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.engines.micro_batches.envelope import Envelope, EnvelopeKind
 from penstock.engines.micro_batches.worker.exactly_once import run_task
 from penstock.engines.micro_batches.worker.task_batch import TaskBatch
 from penstock.engines.spark.progress import batch_progress
 from penstock.errors import ConfigError, ProcessingError
-from penstock.log.formats import TopicFormat, note_formats
+from penstock.log.topic_formats import TopicFormat, note_formats
 from penstock.query.http.service import QueryService
 from penstock.serde import Serdes
 from penstock.topology.plan.plan import TaskRun

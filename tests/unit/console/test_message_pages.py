@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 from recorded import Recorded, recorded, records
 
-from penstock.console import group_watch, limits
+from penstock.console import group_watch
+from penstock.console import request_limits as limits
 from penstock.console.messages import MessageQuery, neighbours, read_messages
 from penstock.console.producing import TextProducer
 from penstock.console.web.pages import log_pages

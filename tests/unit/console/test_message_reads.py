@@ -17,7 +17,7 @@ from penstock import Serdes
 from penstock.base.clock import unix_ms
 from penstock.console.messages import MessageQuery, read_messages
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
-from penstock.log.formats import TopicFormat, note_formats
+from penstock.log.topic_formats import TopicFormat, note_formats
 from penstock.serde.registry import Registry
 from penstock.tools.registry_server import server as registry_server
 

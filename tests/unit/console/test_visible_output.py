@@ -35,19 +35,19 @@ from penstock.cli import output
 from penstock.cli.application.metrics import _table
 from penstock.cli.main import main
 from penstock.cli.sql.render import ResultRenderer
-from penstock.connect.rest.messages import RestAnswer
+from penstock.connect.rest.json_bodies import RestAnswer
 from penstock.console.alerts import alert_lines
 from penstock.console.applications import OwnApplication
+from penstock.console.part_interfaces import ConnectorState
 from penstock.console.recorded_metrics import recorded_metrics
-from penstock.console.sources import ConnectorState
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.engines.micro_batches.envelope import Envelope, EnvelopeKind
 from penstock.engines.micro_batches.worker.exactly_once import run_task
 from penstock.engines.micro_batches.worker.task_batch import TaskBatch
 from penstock.errors import ProcessingError
 from penstock.log.base import TopicPartition
-from penstock.log.formats import TopicFormat, note_formats
 from penstock.log.open import open_log
+from penstock.log.topic_formats import TopicFormat, note_formats
 from penstock.metrics import MetricName, MetricRegistry, RecordingLevel, prometheus_text
 from penstock.query.http.server import QueryServer
 from penstock.query.http.service import QueryService

@@ -7,7 +7,7 @@ from typing import Any
 from penstock.engines.threads.assignment import StateHolders
 from penstock.engines.threads.hosting.control_channel import Member
 from penstock.engines.threads.hosting.epoch import Epoch
-from penstock.engines.threads.hosting.job import ContinuousJob
+from penstock.engines.threads.hosting.epoch_job import ContinuousJob
 from penstock.engines.threads.hosting.task_sharing import PlacedTasks
 from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology
 

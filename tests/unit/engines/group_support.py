@@ -11,8 +11,8 @@ from epoch_support import plan_of_tasks
 
 from penstock.engines.threads.hosting.control_channel import Member
 from penstock.engines.threads.hosting.epoch import Epoch
+from penstock.engines.threads.hosting.epoch_job import ContinuousJob
 from penstock.engines.threads.hosting.group_members import GroupMembers, Identities
-from penstock.engines.threads.hosting.job import ContinuousJob
 from penstock.log.streams_groups.description import (
     GroupSubtopology,
     GroupTopology,

@@ -22,7 +22,7 @@ from penstock.engines.threads.hosting.control_channel import (
     encode_line,
     mac_of,
 )
-from penstock.engines.threads.hosting.job import ContinuousJob
+from penstock.engines.threads.hosting.epoch_job import ContinuousJob
 from penstock.engines.threads.hosting.thread_host import ThreadHost
 from penstock.errors import AppFailedError, FencedError
 

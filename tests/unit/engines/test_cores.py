@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from py4j.protocol import Py4JNetworkError
 
-from penstock.engines.spark.cores import CoreWatch
+from penstock.engines.spark.task_slots import CoreWatch
 
 
 def test_cores_that_come_and_stay_are_planned_with() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock import StreamsConfig
-from penstock.config.kinds import PROCESSING_MODE
-from penstock.engines import figures, kafka_streams, lifecycle
+from penstock.config.setting_types import PROCESSING_MODE
+from penstock.engines import application_figures as figures
+from penstock.engines import kafka_streams, lifecycle
 from penstock.engines.engine import Engine
 from penstock.engines.factory import engine_of
 from penstock.engines.micro_batches.engine import MicroBatches

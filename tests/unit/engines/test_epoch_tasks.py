@@ -13,11 +13,11 @@ import pytest
 from epoch_support import EPOCH, Driver, plan_of_tasks
 
 from penstock.engines.threads.assignment import StateHolders
-from penstock.engines.threads.hosting.checks import require_core_for_dataframes
 from penstock.engines.threads.hosting.control_channel import Member
 from penstock.engines.threads.hosting.crashes import is_passing
 from penstock.engines.threads.hosting.epoch import Epoch
-from penstock.engines.threads.hosting.job import ContinuousJob
+from penstock.engines.threads.hosting.epoch_checks import require_core_for_dataframes
+from penstock.engines.threads.hosting.epoch_job import ContinuousJob
 from penstock.engines.threads.hosting.task_sharing import PlacedTasks
 from penstock.errors import ConfigError, FencedError
 from penstock.log.open import open_log

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engines.spark import faults
+from penstock.engines.spark import fault_injection as faults
 from penstock.engines.spark.failures import is_cancelled, is_lost_process
 from penstock.errors import AppFailedError
 

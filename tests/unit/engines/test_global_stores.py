@@ -14,7 +14,7 @@ import pytest
 from worker_support import ROWS, append, loaded, prepared, report, run, two_workers, written
 
 from penstock import Materialized, StreamsBuilder
-from penstock.engines import global_copy
+from penstock.engines import global_store_copy as global_copy
 from penstock.engines.app_metrics import AppMetrics
 from penstock.engines.lifecycle import State
 from penstock.engines.micro_batches.worker import exactly_once
@@ -25,7 +25,7 @@ from penstock.state import maps as replica
 from penstock.state.lmdb_replicas.folders import global_place
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
 from penstock.state.maps import ReplicaPosition
-from penstock.topology.configured.apply import with_serdes
+from penstock.topology.configured.apply_settings import with_serdes
 
 Prepared = tuple[bytes, EmbeddedLog]
 

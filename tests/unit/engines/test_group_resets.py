@@ -5,7 +5,7 @@ import logging
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.offsets.start_positions import resets_since, take_up_group_resets
 from penstock.log.base import OffsetAndMetadata, TopicPartition
-from penstock.log.groups.gone_back import MARK, epoch_note
+from penstock.log.groups.offset_regressions import MARK, epoch_note
 from penstock.log.open import open_log
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

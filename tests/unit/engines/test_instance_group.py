@@ -17,16 +17,16 @@ from penstock.base.clock import unix_ms
 from penstock.engines.application.fencing import SharedTenure
 from penstock.engines.application.planning import PlannedApp, plan_for
 from penstock.engines.committed.opening import GroupInstances
+from penstock.engines.threads.hosting.epoch_start import NewEpoch, prepare_epoch
 from penstock.engines.threads.hosting.instance_group import InstanceGroup
 from penstock.engines.threads.hosting.log_notes import StartNote
-from penstock.engines.threads.hosting.start import NewEpoch, prepare_epoch
 from penstock.errors import ConfigError, FencedError
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 from penstock.log.processes import own_process, process_start
 from penstock.log.streams_groups.description import Endpoint
 from penstock.log.streams_groups.member import StreamsMember
-from penstock.query.metadata import HostInfo
+from penstock.query.instances import HostInfo
 from penstock.topology.topology import Topology
 
 TASKS = 2

@@ -16,7 +16,7 @@ from eventually import eventually
 from penstock import StreamsBuilder, StreamsConfig
 from penstock.engines.application.planning import PlannedApp, plan_for
 from penstock.engines.threads.hosting.control_channel import ControlAddress, ControlServer, Member
-from penstock.engines.threads.hosting.start import NewEpoch, prepare_epoch
+from penstock.engines.threads.hosting.epoch_start import NewEpoch, prepare_epoch
 from penstock.engines.threads.hosting.thread_host import run_thread
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log

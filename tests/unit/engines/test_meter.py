@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from penstock.engines.figures import BatchMeter, RunLog
+from penstock.engines.application_figures import BatchMeter, RunLog
 from penstock.engines.spark.progress import BatchProgress, batch_progress
 
 

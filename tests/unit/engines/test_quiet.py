@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.engines.spark import quiet
-from penstock.engines.spark.quiet import quiet_pyspark
+from penstock.engines.spark import pyspark_warnings as quiet
+from penstock.engines.spark.pyspark_warnings import quiet_pyspark
 
 
 @pytest.fixture(autouse=True)

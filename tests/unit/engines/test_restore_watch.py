@@ -11,7 +11,7 @@ from penstock.engines.threads.hosting.restore_notes import RestoreNotes
 from penstock.engines.threads.hosting.restore_watch import RestoreWatch
 from penstock.engines.threads.hosting.thread_state import ThreadState
 from penstock.log.base import TopicPartition
-from penstock.state.restores.restore import RestoreProgress, StateRestoreListener
+from penstock.state.restores.restore_progress import RestoreProgress, StateRestoreListener
 
 PLACE = TopicPartition("app-counts-changelog", 1)
 

@@ -18,7 +18,7 @@ from penstock.console.app_view import Picture
 from penstock.console.recorder import Recorder, Watched
 from penstock.console.topology_drawing import alert_settings
 from penstock.engines.micro_batches.worker import open_tasks
-from penstock.engines.threads.hosting.start import placement_settings
+from penstock.engines.threads.hosting.epoch_start import placement_settings
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.kafka.client_settings import ClientSettings
 from penstock.log.open import open_log

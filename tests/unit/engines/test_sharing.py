@@ -29,9 +29,9 @@ from penstock.engines.application.fencing import (
     wait_to_share,
 )
 from penstock.engines.application.planning import PlannedApp, plan_for
+from penstock.engines.application_figures import BatchMeter
+from penstock.engines.application_run import Run
 from penstock.engines.factory import engine_of
-from penstock.engines.figures import BatchMeter
-from penstock.engines.running import Run
 from penstock.engines.threads.hosting.instance_group import (
     InstanceGroup,
     MemberNote,

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from penstock.engines.spark.gateway import without_stray_traces
+from penstock.engines.spark.jvm import without_stray_traces
 
 LIBRARY = os.path.dirname(os.__file__)  # noqa: PTH120
 IDLE = b"""Traceback (most recent call last):

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from epoch_support import Driver
 
-from penstock.engines.threads.hosting.checks import UnreadPatience, UnreadWatch
 from penstock.engines.threads.hosting.crashes import is_passing
+from penstock.engines.threads.hosting.epoch_checks import UnreadPatience, UnreadWatch
 from penstock.errors import AppFailedError
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log

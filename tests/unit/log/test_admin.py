@@ -15,8 +15,8 @@ from penstock.engines.reset import ApplicationReset
 from penstock.errors import CheckpointMismatchError, ConfigError, FencedError, LogError, UnknownTopicError
 from penstock.log import Consumer
 from penstock.log.base import TopicPartition
-from penstock.log.groups.admin import GroupAdmin
-from penstock.log.groups.resets import Target, choose, places_of, read_offsets_file
+from penstock.log.groups.group_admin import GroupAdmin
+from penstock.log.groups.reset_targets import Target, choose, places_of, read_offsets_file
 from penstock.log.open import open_log
 from penstock.state.checkpoint import mark_removed, read_plan, write_document
 from penstock.state.lmdb_replicas.lmdb_replica import replica_place

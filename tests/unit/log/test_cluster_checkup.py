@@ -5,10 +5,10 @@ from types import SimpleNamespace
 from confluent_kafka import KafkaError
 
 from penstock import StreamsBuilder, StreamsConfig
-from penstock.engines.application.needs import needs_of
+from penstock.engines.application.log_needs import needs_of
 from penstock.log.application_needs import ApplicationNeeds
 from penstock.log.kafka.checkup.checkup import broker_rules
-from penstock.log.kafka.checkup.inquiry import TopicFacts, operations_of, shown
+from penstock.log.kafka.checkup.cluster_questions import TopicFacts, operations_of, shown
 from penstock.log.kafka.checkup.rights import MissingRight, missing_topic_rights
 from penstock.log.kafka.checkup.start import compaction_refusal
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from penstock import Materialized, Produced, Serdes, StreamsBuilder, StreamsConfig, TimeWindows
 from penstock.engines.application.application_note import formats_of_sinks
-from penstock.log.formats import TopicFormat, format_of, note_formats
 from penstock.log.open import open_log
+from penstock.log.topic_formats import TopicFormat, format_of, note_formats
 
 
 def test_what_is_noted_is_found_and_noted_once() -> None:

@@ -8,8 +8,8 @@ import trustme
 from confluent_kafka import KafkaError
 
 from penstock.errors import AuthenticationError, AuthorizationError
-from penstock.log.kafka.access import ClusterAccess
 from penstock.log.kafka.client_settings import ClientSettings
+from penstock.log.kafka.refused_access import ClusterAccess
 
 SCRAM = {
     "security.protocol": "SASL_PLAINTEXT",

@@ -4,8 +4,8 @@ import pytest
 from confluent_kafka import Producer
 
 from penstock.errors import AuthenticationError, ConfigError
-from penstock.log.kafka.access import ClusterAccess
 from penstock.log.kafka.client_settings import ClientSettings
+from penstock.log.kafka.refused_access import ClusterAccess
 from penstock.log.kafka.security.oauth import TokenSource
 from token_endpoint import TokenEndpoint
 

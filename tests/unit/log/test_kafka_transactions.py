@@ -24,8 +24,7 @@ from penstock.errors import (
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.client_settings import TransactionTimeouts
 from penstock.log.kafka.log import KafkaLog
-from penstock.log.kafka.transactions import failed as failed_transactions
-from penstock.log.kafka.transactions import transaction
+from penstock.log.kafka.transactions import failed_transactions, transaction
 from penstock.log.kafka.wire import transactions
 from penstock.log.kafka.wire.connection import failed
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from penstock.log.base import TopicPartition
-from penstock.log.groups.admin import lag
+from penstock.log.groups.group_admin import lag
 from penstock.log.open import open_log
 
 

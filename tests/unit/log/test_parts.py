@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.writing import checked
-from penstock.log.stored import joined
+from penstock.log.stored_batches import joined
 
 
 def part(topic: str, partition: int, *values: str | None) -> tuple[str, int, pa.RecordBatch]:

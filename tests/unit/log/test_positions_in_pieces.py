@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.cli.logs.records import TextConsumer
-from penstock.connect.client import Tap
 from penstock.connect.storage.topic_table import TableChange, TopicTable
+from penstock.connect.worker_client import Tap
 from penstock.errors import LogUnavailableError
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log

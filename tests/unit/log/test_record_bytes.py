@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.log.stored import record_bytes
+from penstock.log.stored_batches import record_bytes
 
 
 def batch(rows: int, size: int) -> pa.RecordBatch:

@@ -17,8 +17,8 @@ from penstock.log.streams_groups.description import (
     InternalTopicSpec,
     StreamsGroupDescription,
 )
+from penstock.log.streams_groups.group_refusals import refusal
 from penstock.log.streams_groups.member import GroupFailure, MemberFacts
-from penstock.log.streams_groups.refusals import refusal
 
 SUB = GroupSubtopology(
     "0", ("a", "b"), changelogs=(InternalTopicSpec("c"),), copartition_groups=(CopartitionGroup((0, 1)),)

@@ -6,14 +6,14 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.log_lines import Work
-from penstock.engines.threads.hosting.figures import ProgressCounter
+from penstock.engines.threads.hosting.thread_progress import ProgressCounter
 from penstock.engines.threads.hosting.thread_state import ThreadState
-from penstock.engines.threads.loop.figures import ThreadCounts
+from penstock.engines.threads.loop.thread_figures import ThreadCounts
 from penstock.log.base import RECORD_SCHEMA
 from penstock.log.client_counts import ClientCounts, count, counted, rebalancing
 from penstock.log.open import open_log
 from penstock.metrics import MetricName, MetricRegistry, RecordingLevel
-from penstock.metrics.batches import BatchRecord
+from penstock.metrics.batch_records import BatchRecord
 from penstock.metrics.client_metrics import ClientMetrics
 from penstock.metrics.task_counts import TaskCounts
 

@@ -17,7 +17,7 @@ from penstock.errors import EnvironmentProblemError
 from penstock.query.http.routes import make_app
 from penstock.query.http.server import QueryServer
 from penstock.query.http.service import QueryService
-from penstock.query.metadata import HostInfo, Instance, Instances, Registration
+from penstock.query.instances import HostInfo, Instance, Instances, Registration
 
 from .conftest import T
 

@@ -15,8 +15,8 @@ from typing import Any, cast
 import pytest
 
 from penstock import KafkaStreams, Materialized, StreamsBuilder
+from penstock.engines.committed.continuous_state import ReplicatedState, ReplicatedStores
 from penstock.engines.committed.log_commits import LogCommits
-from penstock.engines.committed.replicated import ReplicatedState, ReplicatedStores
 from penstock.engines.threads.loop.thread import ThreadLog
 from penstock.engines.threads.replicas import restoring
 from penstock.engines.threads.replicas.task_replica import TaskReplica
@@ -29,7 +29,7 @@ from penstock.query.execute import run_query
 from penstock.query.http.service import QueryService
 from penstock.query.queries import FailureReason
 from penstock.serde import Serdes
-from penstock.state.restores.restore import RestoreProgress
+from penstock.state.restores.restore_progress import RestoreProgress
 from penstock.topology.plan.plan import TaskId
 from threads import append, new_thread, run_to_end, settle, thread_app
 
@@ -366,7 +366,7 @@ def test_an_application_made_anew_is_not_answered_from_old_replicas(tmp_path: Pa
 
 
 def test_more_partitions_are_read_when_it_is_planned_anew(tmp_path: Path, log: EmbeddedLog) -> None:
-    from penstock.engines.committed import replicated
+    from penstock.engines.committed import continuous_state as replicated
 
     apps = [app_in(tmp_path, cast("ThreadLog", log), "direct", partitions=1)]
     append(log, "lines", [("a", "x", 1)], 0)

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app as command
-from penstock.engines.committed.replicated import ReplicatedState, ReplicatedStores
+from penstock.engines.committed.continuous_state import ReplicatedState, ReplicatedStores
 from penstock.engines.threads.loop.thread import ThreadLog
 from penstock.engines.threads.replicas.replica_folders import place_of
 from penstock.engines.threads.replicas.task_replica import TaskReplica
@@ -22,7 +22,7 @@ from penstock.query.execute import run_query
 from penstock.query.http.client import LocalClient, QueryClient, RemoteClient, StoreQuery
 from penstock.query.http.server import QueryServer
 from penstock.query.http.service import QueryService
-from penstock.query.metadata import HostInfo, Instance, Registration
+from penstock.query.instances import HostInfo, Instance, Registration
 from penstock.query.placement import PlacementNote, Placements, Standby, TaskPlaces
 from penstock.query.stores import open_store
 from penstock.topology.plan.plan import TaskId

@@ -14,8 +14,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from schema_messages import order_messages
 
 from penstock.serde import Serdes
+from penstock.serde.bound_serdes import header_frame, joined, split
 from penstock.serde.column import bytes_column
-from penstock.serde.headers import header_frame, joined, split
 from penstock.testing import EmbeddedRegistry
 
 Order, Line, _ = order_messages()

@@ -31,7 +31,7 @@ from penstock.serde.models import compiled
 from penstock.sql import columns_of
 from penstock.testing import EmbeddedRegistry, TopologyTestDriver
 from penstock.topology.plan.plan import plan_of
-from penstock.topology.plan.stored import document_of
+from penstock.topology.plan.plan_json import document_of
 
 T = TypeVar("T")
 

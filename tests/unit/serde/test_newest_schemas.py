@@ -11,7 +11,7 @@ import pytest
 
 from penstock import Produced, StreamsBuilder, TopologyTestDriver
 from penstock.serde import Column, Serdes
-from penstock.serde.headers import split
+from penstock.serde.bound_serdes import split
 from penstock.serde.schemas.client import confluent_client
 from penstock.testing import EmbeddedRegistry
 

@@ -26,7 +26,7 @@ from penstock.serde.base import Serde
 from penstock.serde.column import Column
 from penstock.testing import TopologyTestDriver
 from penstock.topology.plan.plan import plan_of
-from penstock.topology.plan.stored import document_of
+from penstock.topology.plan.plan_json import document_of
 
 
 class Pair:

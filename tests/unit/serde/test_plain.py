@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.serde.plain import base64_of, plain, text_of
+from penstock.serde.plain_json import base64_of, plain, text_of
 from penstock.serde.windowed import Window, Windowed
 
 Pair = namedtuple("Pair", "left right")  # noqa: PYI024 - what users have

@@ -21,7 +21,7 @@ from penstock.log.base import RECORD_SCHEMA
 from penstock.runtime.context import Surroundings
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
 from penstock.serde import RecordHeaders, Window, Windowed
-from penstock.serde.headers import CurrentHeaders, HeadersSerde, in_task, uses_headers
+from penstock.serde.bound_serdes import CurrentHeaders, HeadersSerde, in_task, uses_headers
 from penstock.state.maps import MemoryTaskState
 from penstock.state.views import ValueTimestampHeaders
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import SerializationError
 from penstock.serde import Column, Serde, Serdes
-from penstock.serde.subscriptions import (
+from penstock.serde.foreign_key_messages import (
     Instruction,
     ResponseColumn,
     ResponseSerde,

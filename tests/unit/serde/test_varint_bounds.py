@@ -6,8 +6,8 @@ import pytest
 
 from penstock import Serdes
 from penstock.errors import SerializationError
-from penstock.serde.changes import ChangeSerde
 from penstock.serde.schemas.value_bytes import skip_indexes
+from penstock.serde.table_changes import ChangeSerde
 
 LONG_ZERO = b"\x80" * 5 + b"\x00"
 

@@ -13,7 +13,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from penstock.connect.rest import WorkerServer
-from penstock.connect.settings import WorkerConfig
+from penstock.connect.worker_settings import WorkerConfig
 from penstock.console.applications import Applications
 from penstock.console.web.application import make_console
 from penstock.console.web.server import ConsoleAddress, ConsoleServer

@@ -12,8 +12,9 @@ import pytest
 from penstock import Serdes
 from penstock.log.base import RECORD_SCHEMA
 from penstock.serde.column import bytes_column, to_bytes_list
-from penstock.state.changelog import changelog_format, following
-from penstock.state.changelog.following import StoreFollower
+from penstock.state.changelog import changelog_format
+from penstock.state.changelog import changelog_restore as following
+from penstock.state.changelog.changelog_restore import StoreFollower
 from penstock.state.changelog.formats import changes_of
 from penstock.state.maps import MemoryMap
 from penstock.state.views.change_buffer import BufferedChange

@@ -27,10 +27,10 @@ from penstock.state.views.header_entries import (
     unpack_headers,
     with_headers,
 )
-from penstock.topology.configured.apply import with_settings
+from penstock.topology.configured.apply_settings import with_settings
 from penstock.topology.plan.evolution import compare
 from penstock.topology.plan.plan import plan_of
-from penstock.topology.plan.stored import StoredPlan, document_of, fingerprint_of
+from penstock.topology.plan.plan_json import StoredPlan, document_of, fingerprint_of
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "headers_store_bytes.json").read_text(encoding="utf-8"))
 TEXT = {"key_serde": "string", "value_serde": "string"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import StateError
-from penstock.state.changelog.following import reading_changelog
+from penstock.state.changelog.changelog_restore import reading_changelog
 from penstock.state.changelog.formats import TaskNumbers
 
 

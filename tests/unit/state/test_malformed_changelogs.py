@@ -10,7 +10,7 @@ import pytest
 
 from penstock import Serdes
 from penstock.errors import StateError
-from penstock.state.changelog.following import StoreRestorer
+from penstock.state.changelog.changelog_restore import StoreRestorer
 from penstock.state.changelog.formats import TaskNumbers
 from penstock.topology.stores import StoreSpec
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import EnvironmentProblemError
-from penstock.state import own_folder as module
+from penstock.state import private_folders as module
 from penstock.state.checkpoint import read_document, write_document
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
-from penstock.state.own_folder import check_folder, new_file, open_lock, own_folder, state_home
+from penstock.state.private_folders import check_folder, new_file, open_lock, own_folder, state_home
 from penstock.state.segments.local_storage import LocalStorage
 from penstock.state.segments.segment import SegmentHead, SegmentName, pack
 

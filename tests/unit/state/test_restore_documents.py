@@ -11,9 +11,9 @@ import pytest
 from test_snapshots import SPECS, expected, run
 
 from penstock.base.clock import unix_ms
-from penstock.state.restores import documents
-from penstock.state.restores.documents import SegmentRestoreNote, forget_restores, read_restores
-from penstock.state.restores.restore import Restore
+from penstock.state.restores import restore_documents as documents
+from penstock.state.restores.restore_documents import SegmentRestoreNote, forget_restores, read_restores
+from penstock.state.restores.restore_progress import Restore
 from penstock.state.snapshots import SnapshotPolicy
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore

@@ -20,7 +20,7 @@ from penstock.errors import (
     StateError,
 )
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
-from penstock.state.lmdb_replicas.watched import watch_replicas
+from penstock.state.lmdb_replicas.other_process import watch_replicas
 from penstock.state.maps import ReplicaPosition
 from penstock.state.segments import local_storage as storage_module
 from penstock.state.segments.segment import SegmentHead, pack, unpack

@@ -18,7 +18,7 @@ from penstock.api.options import Materialized, TableJoined
 from penstock.api.serdes import UNKNOWN, for_internal, for_store, for_topic, resolve
 from penstock.topology.building.graph import GraphNode, ProcessorGraph, SinkGraph, SourceGraph
 from penstock.topology.building.names import Names
-from penstock.topology.configured.apply import Wrapping
+from penstock.topology.configured.apply_settings import Wrapping
 from penstock.topology.nodes import SourceNode
 from penstock.topology.operations.base import (
     ForeignTableJoin,
@@ -105,7 +105,7 @@ class _Serdes:
 
     @classmethod
     def of(cls, left: Handle, right: Handle) -> _Serdes:
-        from penstock.serde.subscriptions import ResponseSerde, SubscriptionSerde
+        from penstock.serde.foreign_key_messages import ResponseSerde, SubscriptionSerde
 
         primary, foreign = for_topic(left.key_serde), for_topic(right.key_serde)
         return cls(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.moving import MovingOptions, show_moves
+from penstock.cli.offset_moves import MovingOptions, show_moves
 from penstock.cli.options import (
     AppOptions,
     Bootstrap,
@@ -30,7 +30,7 @@ from penstock.errors import ConfigError
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.engines.conversion.report import ConversionReport
-    from penstock.topology.plan.stored import StoredPlan
+    from penstock.topology.plan.plan_json import StoredPlan
     from penstock.topology.topology import Topology
 
 __all__ = ["app", "register_convert", "register_plan"]
@@ -107,7 +107,7 @@ def reset(
     from penstock.engines.application.locations import log_settings
     from penstock.engines.reset import ApplicationReset
     from penstock.errors import LogError
-    from penstock.log.groups.resets import Target, choose
+    from penstock.log.groups.reset_targets import Target, choose
 
     does = moving.wants_execution()
     target = choose(moving.targets(), Target.earliest())
@@ -164,7 +164,7 @@ def plan(
     """
     from penstock.config import StreamsConfig
     from penstock.topology.plan.evolution import compare, plan_after
-    from penstock.topology.plan.stored import document_of
+    from penstock.topology.plan.plan_json import document_of
 
     topology, settings = options.load()
     partition_counts: dict[str, int] = {}
@@ -204,11 +204,11 @@ def _stored(
     partitions: int,
 ) -> StoredPlan:
     """Load the plan of a checkpoint, or make that of a topology."""
-    from penstock.cli.loader import load_topology
+    from penstock.cli.topology_loader import load_topology
     from penstock.config import StreamsConfig
     from penstock.state.checkpoint import read_plan
     from penstock.topology.plan.plan import plan_of
-    from penstock.topology.plan.stored import StoredPlan, document_of
+    from penstock.topology.plan.plan_json import StoredPlan, document_of
 
     if "://" in old or Path(old).is_dir():
         facts = read_plan(old.rstrip("/"))
@@ -266,9 +266,9 @@ def convert(
     """
     from penstock.config import StreamsConfig
     from penstock.engines.application.locations import log_settings
+    from penstock.engines.application_figures import BatchMeter
+    from penstock.engines.application_run import Run
     from penstock.engines.conversion.convert import convert as convert_application
-    from penstock.engines.figures import BatchMeter
-    from penstock.engines.running import Run
 
     topology, settings = options.load()
     config = StreamsConfig(settings)

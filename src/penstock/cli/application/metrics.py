@@ -77,7 +77,7 @@ def _source(which: str, where: LogOptions, checkpoint: str, opened: ExitStack) -
         return opened.enter_context(closing(RemoteClient(which))).metrics
     from penstock.console.applications import Application, Applications
     from penstock.console.recorded_metrics import recorded_metrics
-    from penstock.query.metadata import Instances
+    from penstock.query.instances import Instances
 
     log = opened.enter_context(where.open())
     applications = Applications(log, {"bootstrap.servers": where.bootstrap}, [checkpoint] if checkpoint else ())

@@ -126,7 +126,7 @@ class QueryOptions(StateOptions):
         """
         from penstock.console.applications import Application, Applications
         from penstock.query.http.client import LocalClient, RemoteClient
-        from penstock.query.metadata import Instances
+        from penstock.query.instances import Instances
 
         open_log = self._log()
         by_name = "An application is found by its application.id in the log that --bootstrap-servers names"
@@ -327,7 +327,7 @@ def serve(
 ) -> None:
     """Serve the committed state by HTTP until Ctrl-C, beside the application or without it."""
     from penstock.query.http.server import QueryServer
-    from penstock.query.metadata import HostInfo
+    from penstock.query.instances import HostInfo
 
     if route not in ("local", "forward", "redirect"):
         raise ConfigError(f"--route is {route!r}", hint="Use local, forward or redirect.")

@@ -21,7 +21,7 @@ from penstock.cli.output import console, print_json, print_text
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from penstock.engines.figures import RunFigures
+    from penstock.engines.application_figures import RunFigures
     from penstock.engines.kafka_streams import KafkaStreams
 
 __all__ = ["register", "shown_while_running"]
@@ -153,7 +153,7 @@ def describe(
     as_json: Json = False,
 ) -> None:
     """Print a topology: Kafka's own text, a chart (mermaid, dot, svg), or JSON."""
-    from penstock.cli.loader import load_topology
+    from penstock.cli.topology_loader import load_topology
 
     description = load_topology(target)[0].describe()
     shown = {

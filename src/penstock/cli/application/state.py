@@ -136,8 +136,8 @@ def rebuild(
 
 def _of_threads(topology: Topology, config: StreamsConfig) -> list[dict[str, Any]] | None:
     """Return the facts about each task of an application in stream threads; None if it is in micro-batches."""
+    from penstock.engines.application.application_mode import CONTINUOUS, mode_of
     from penstock.engines.application.locations import Locations, open_app_log
-    from penstock.engines.application.modes import CONTINUOUS, mode_of
     from penstock.engines.application.planning import plan_for
     from penstock.engines.threads.replicas.replica_folders import continuous_place
     from penstock.log.base import TopicPartition

@@ -17,7 +17,7 @@ from penstock.errors import AppFailedError, ConfigError, EnvironmentProblemError
 
 if TYPE_CHECKING:
     from penstock.connect.rest import WorkerServer
-    from penstock.connect.settings import Mode
+    from penstock.connect.worker_settings import Mode
 
 __all__ = ["Settings", "Verbose", "register", "register_java"]
 
@@ -80,13 +80,13 @@ def standalone(
 
 
 def _server(properties: Path | None, defaults: dict[str, str], settings: list[str] | None, mode: Mode) -> WorkerServer:
-    from penstock.connect.little_memory import take_little_memory
-    from penstock.connect.tasks.template import fork_template
+    from penstock.connect.process_memory import take_little_memory
+    from penstock.connect.tasks.fork_template import fork_template
 
     take_little_memory()  # before the first of Arrow's arrays
     try:
         from penstock.connect.rest import WorkerServer
-        from penstock.connect.settings import WorkerConfig
+        from penstock.connect.worker_settings import WorkerConfig
     except ImportError as error:
         raise EnvironmentProblemError(
             f"a Connect worker needs an HTTP server, which is missing: {error}",
@@ -105,7 +105,7 @@ def given_settings(properties: Path | None, settings: list[str] | None) -> dict[
     Raises:
         ConfigError: The file cannot be read, or an option is not NAME=VALUE.
     """
-    from penstock.connect.settings import read_properties
+    from penstock.connect.worker_settings import read_properties
 
     worker_settings = {} if properties is None else read_properties(properties)
     for each in settings or ():

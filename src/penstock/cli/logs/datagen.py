@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.base.terminal.human_numbers import counted
-from penstock.cli.connect import client as connect_client
-from penstock.cli.connect import single as connect_single
+from penstock.cli.connect import apply_and_tap as connect_client
+from penstock.cli.connect import run_connector as connect_single
 from penstock.cli.connect import worker as connect_worker
 from penstock.cli.connect.worker import register_java
 from penstock.cli.options import LogOptions, grouped, instant_ms
@@ -21,7 +21,7 @@ from penstock.cli.output import console, waiting, working
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from penstock.connect.generators import Generated, GeneratorSettings
+    from penstock.connect.record_generators import Generated, GeneratorSettings
     from penstock.log.base import TopicLog
 
 __all__ = ["register"]
@@ -69,8 +69,8 @@ def datagen(
 ) -> None:
     """Generate records: lines on the standard output (JSON for shop and clicks), or into topics."""
     from penstock.base.durations import duration_ms
-    from penstock.connect.generators import GeneratorSettings
-    from penstock.connect.generators import paced as at_pace
+    from penstock.connect.record_generators import GeneratorSettings
+    from penstock.connect.record_generators import paced as at_pace
 
     settings = GeneratorSettings(
         seed=seed,
@@ -100,7 +100,7 @@ def datagen(
 
 
 def _generator(kind: Generator, settings: GeneratorSettings) -> Iterator[Generated]:
-    from penstock.connect.generators import access_log, clicks, shop
+    from penstock.connect.record_generators import access_log, clicks, shop
 
     if kind is Generator.SHOP:
         return shop(settings)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.base.terminal.human_numbers import counted
-from penstock.cli.moving import MovingOptions, show_moves
+from penstock.cli.offset_moves import MovingOptions, show_moves
 from penstock.cli.options import Json, LogOptions, grouped
 from penstock.cli.output import confirm, console, print_json, print_table, print_text
 
@@ -30,7 +30,7 @@ _COLUMNS = ["topic", "partition#", "committed#", "end#", "lag#"]
 @grouped
 def list_groups(*, where: LogOptions, as_json: Json = False) -> None:
     """List the groups that have committed offsets or members."""
-    from penstock.log.groups.admin import GroupAdmin
+    from penstock.log.groups.group_admin import GroupAdmin
 
     with where.open() as log:
         groups = GroupAdmin(log).groups()
@@ -53,7 +53,7 @@ def describe(
     as_json: Json = False,
 ) -> None:
     """Show a group's state, its members and its lag by partition."""
-    from penstock.log.groups.admin import GroupAdmin
+    from penstock.log.groups.group_admin import GroupAdmin
 
     with where.open() as log:
         described = GroupAdmin(log).describe(group)
@@ -94,7 +94,7 @@ def _print_members(members: Sequence[GroupMember]) -> None:
 @grouped
 def lag(group: Group, *, where: LogOptions, as_json: Json = False) -> None:
     """Show the lag of each partition in records."""
-    from penstock.log.groups.admin import GroupAdmin
+    from penstock.log.groups.group_admin import GroupAdmin
 
     with where.open() as log:
         admin = GroupAdmin(log)
@@ -127,8 +127,8 @@ def reset(
     The group must be stopped. A stopped application continues at the new offsets; its state stays as it is, so records
     that it reads again are counted twice: see `penstock app reset` for a start from nothing.
     """
-    from penstock.log.groups.admin import GroupAdmin
-    from penstock.log.groups.resets import Target, choose
+    from penstock.log.groups.group_admin import GroupAdmin
+    from penstock.log.groups.reset_targets import Target, choose
 
     does = moving.wants_execution()
     target = choose([*moving.targets(), *([Target.current()] if to_current else [])])
@@ -159,7 +159,7 @@ def delete(
     where: LogOptions,
 ) -> None:
     """Delete a stopped group, or with --topic only its offsets of these topics."""
-    from penstock.log.groups.admin import GroupAdmin
+    from penstock.log.groups.group_admin import GroupAdmin
 
     what = f"the offsets of {group} in {', '.join(topic)}" if topic else f"group {group} and its offsets"
     with where.open() as log:

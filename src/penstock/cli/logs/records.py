@@ -12,7 +12,7 @@ from penstock.console.filtering import Columns, Selection
 from penstock.console.messages import serdes_of
 from penstock.errors import ConfigError, LogError, SerializationError
 from penstock.log.base import TopicLog, TopicPartition
-from penstock.serde.plain import plain, text_of
+from penstock.serde.plain_json import plain, text_of
 from penstock.serde.windowed import Windowed
 
 __all__ = ["ReadRange", "TextConsumer", "line_of"]

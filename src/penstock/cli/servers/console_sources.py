@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.base.escapes import one_line
 from penstock.base.masking import without_passwords
 from penstock.base.secrets import is_secret, shown
-from penstock.connect.client import ConnectClient
-from penstock.console.sources import ConnectorState, SqlResult
+from penstock.connect.worker_client import ConnectClient
+from penstock.console.part_interfaces import ConnectorState, SqlResult
 from penstock.errors import ConfigError, ConnectError, EnvironmentProblemError, SqlError
 from penstock.sql.completion import KnownNames, completions
 from penstock.sql.parse import Parsed, parse_script
@@ -28,7 +28,7 @@ _TRACE_CHARACTERS = 4_000
 
 
 class ConnectorsOfWorker:
-    """`penstock.console.sources.Connectors` over a worker's REST interface.
+    """`penstock.console.part_interfaces.Connectors` over a worker's REST interface.
 
     Args:
         client: The client of the worker.
@@ -133,7 +133,7 @@ _HINT = "Does it run? `penstock sql serve` starts one."
 
 
 class SqlServerClient:
-    """`penstock.console.sources.Statements` over ksqlDB's REST interface.
+    """`penstock.console.part_interfaces.Statements` over ksqlDB's REST interface.
 
     Args:
         url: The address of the server, such as ``http://localhost:8088``.

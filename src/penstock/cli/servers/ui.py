@@ -16,8 +16,8 @@ from penstock.cli.output import console
 from penstock.errors import ConfigError, LogError
 
 if TYPE_CHECKING:
+    from penstock.console.part_interfaces import Connectors, Statements
     from penstock.console.schemas import Schemas
-    from penstock.console.sources import Connectors, Statements
     from penstock.console.web.server import ConsoleAddress
     from penstock.console.web.site import Permissions
     from penstock.console.web.visitors import BehindProxy, Users
@@ -225,7 +225,7 @@ def _worker(url: str, user: str, open_ones: ExitStack) -> Connectors | None:
     if not url:
         return None
     from penstock.cli.servers.console_sources import ConnectorsOfWorker
-    from penstock.connect.client import ConnectClient
+    from penstock.connect.worker_client import ConnectClient
 
     return ConnectorsOfWorker(open_ones.enter_context(ConnectClient(url, user or None, timeout_s=10.0)))
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.log.base import TopicLog
     from penstock.sql.functions import UserFunctions
     from penstock.sql.session import SqlSession
-    from penstock.sql.session.script import Script
+    from penstock.sql.session.script_application import Script
     from penstock.sql.testing import CaseOutcome, SqlCase
 
 __all__ = ["app"]
@@ -213,7 +213,7 @@ def run(
 
 def explain(file: File, *, options: SqlOptions, as_json: Json = False) -> None:
     """Show the topology of a file and the back end of each of its expressions, without running it."""
-    from penstock.sql.session.describing import explained
+    from penstock.sql.session.describing_statements import explained
 
     with _log(options) as log:
         script = _script(file, options, log)
@@ -245,7 +245,7 @@ def _log(options: SqlOptions) -> TopicLog:
 
 def _script(file: Path, options: SqlOptions, log: TopicLog) -> Script:
     from penstock.sql.session import SessionSettings
-    from penstock.sql.session.script import Script
+    from penstock.sql.session.script_application import Script
 
     try:
         text = file.read_text(encoding="utf-8")

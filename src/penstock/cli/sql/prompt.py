@@ -28,7 +28,7 @@ from penstock.errors import PenstockError
 from penstock.sql.catalog import Catalog
 from penstock.sql.completion import KEYWORDS, TYPES, KnownNames, completions
 from penstock.sql.results import StatementResult, Stream
-from penstock.state.own_folder import own_folder, state_home
+from penstock.state.private_folders import own_folder, state_home
 
 if TYPE_CHECKING:
     from penstock.sql.session import SqlSession

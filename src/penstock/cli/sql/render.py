@@ -15,7 +15,7 @@ from rich.text import Text
 
 from penstock.base.escapes import json_text, one_line
 from penstock.cli.output import console, print_json_line
-from penstock.serde.plain import plain
+from penstock.serde.plain_json import plain
 from penstock.sql.parse import parse_script
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.parse.statement_nodes import Query

@@ -63,7 +63,7 @@ def simulate(
     schedule of threads and faults, after which the results must be those of a run without any. Needs no Spark and no
     log. Exit codes: 0 if all held, 1 if not, 130 after Ctrl-C.
     """
-    from penstock.cli.loader import load_topology
+    from penstock.cli.topology_loader import load_topology
     from penstock.testing.simulation.checking import Simulation, SimulationReport
 
     if report is not None and seed is not None:

@@ -1,17 +1,6 @@
 """Settings of plugins: definitions, parsing, validation; Kafka's ``ConfigDef`` with its messages."""
 
-from penstock.connect.config.definition import (
-    NO_DEFAULT,
-    NO_MODEL,
-    ConfigDef,
-    ConfigValue,
-    Model,
-    Recommender,
-    Refused,
-    Setting,
-    validate,
-)
-from penstock.connect.config.kinds import (
+from penstock.connect.config.config_def_types import (
     AllOf,
     AnyCase,
     Check,
@@ -39,6 +28,17 @@ from penstock.connect.config.kinds import (
     no_alias_twice,
     parse_kind,
     setting_text,
+)
+from penstock.connect.config.definition import (
+    NO_DEFAULT,
+    NO_MODEL,
+    ConfigDef,
+    ConfigValue,
+    Model,
+    Recommender,
+    Refused,
+    Setting,
+    validate,
 )
 
 __all__ = [

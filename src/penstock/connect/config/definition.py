@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from penstock.config.prefixes import behind_prefix
-from penstock.connect.config.kinds import (
+from penstock.connect.config.config_def_types import (
     Check,
     FindClass,
     Importance,

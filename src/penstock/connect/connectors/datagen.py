@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
 from penstock.connect.config import ConfigDef, Importance, Kind, Model, OneOf, Range, Setting
 from penstock.connect.data import INT64, STRING, Schema, SourceRecord, Struct, struct
-from penstock.connect.generators import Generated, GeneratorSettings, access_log, clicks, shop
+from penstock.connect.record_generators import Generated, GeneratorSettings, access_log, clicks, shop
 
 __all__ = ["DatagenSource", "DatagenTask"]
 

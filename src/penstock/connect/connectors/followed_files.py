@@ -19,8 +19,8 @@ from penstock.connect.connectors.line_reader import (
     is_packed,
     is_whole,
 )
-from penstock.connect.connectors.lines import FollowedFile
-from penstock.connect.connectors.rotation import base_name
+from penstock.connect.connectors.rotated_files import base_name
+from penstock.connect.connectors.rotated_lines import FollowedFile
 from penstock.errors import ConnectError
 
 __all__ = ["FollowedFiles"]

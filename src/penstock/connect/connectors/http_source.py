@@ -20,7 +20,7 @@ from penstock.base.backoff import Backoff
 from penstock.base.log_lines import own_logger
 from penstock.base.masking import without_passwords
 from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Password, Range, Setting, WebUrl, named_values
-from penstock.connect.connectors.http import (
+from penstock.connect.connectors.http_requests import (
     LONGEST_WAIT_S,
     LimitedExchange,
     is_same_server,

@@ -6,8 +6,8 @@ from typing import Any
 
 from penstock.connect.api import Connector
 from penstock.connect.config import Model
+from penstock.connect.connectors.confluent_http_settings import HTTP_SOURCE_MODEL
 from penstock.connect.connectors.datagen import DatagenSource
-from penstock.connect.connectors.http_models import HTTP_SOURCE_MODEL
 from penstock.connect.connectors.http_source import http_poll
 from penstock.connect.connectors.lakehouse import DeltaSinkConnector, IcebergSinkConnector
 from penstock.connect.connectors.objects import ObjectSinkConnector

@@ -14,7 +14,7 @@ from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
 from penstock.connect.config import ConfigValue, Model, java_class, validate
 from penstock.connect.data import BYTES, OPTIONAL_BYTES, RetriableError, SourceRecord
 from penstock.connect.data.records import Header, Headers
-from penstock.connect.delivery.outgoing import CopiedBatch, Copy
+from penstock.connect.delivery.source_encoding import CopiedBatch, Copy
 from penstock.connect.mirror.checkpoints import MirrorCheckpoint, mirrored_groups
 from penstock.connect.mirror.flows import (
     CHECKPOINT_CONFIG,
@@ -24,8 +24,8 @@ from penstock.connect.mirror.flows import (
     MirrorCluster,
     connector_flow,
 )
+from penstock.connect.mirror.mirror_records import Checkpoint
 from penstock.connect.mirror.offset_syncs import COMPACTED, SyncWriter
-from penstock.connect.mirror.records import Checkpoint
 from penstock.connect.mirror.remote_topics import AclSync, RemoteTopics
 from penstock.connect.mirror.replication import MirrorReader, SourcePiece, as_columns, heartbeat_now, source_partition
 from penstock.connect.plugins.registry import KAFKA_VERSION
@@ -33,7 +33,7 @@ from penstock.errors import ConnectError, LogUnavailableError, PenstockError
 from penstock.log import Delivery, open_log
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.ensure_topic import ensure_topic
-from penstock.log.stored import BatchLog
+from penstock.log.stored_batches import BatchLog
 
 __all__ = ["MirrorCheckpointConnector", "MirrorHeartbeatConnector", "MirrorSourceConnector"]
 

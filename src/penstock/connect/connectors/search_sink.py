@@ -24,7 +24,7 @@ from penstock.connect.config import (
     Setting,
     WebUrl,
 )
-from penstock.connect.connectors.http import (
+from penstock.connect.connectors.http_requests import (
     AGAIN,
     ArrivedRecords,
     AskedWait,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.connect.connectors.postgres.texts import (
+from penstock.connect.connectors.postgres.type_texts import (
     DAY_US,
     iso_text,
     parse_array,

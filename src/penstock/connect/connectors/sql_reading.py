@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.connect.connectors.postgres.texts import timestamp_text
+from penstock.connect.connectors.postgres.type_texts import timestamp_text
 from penstock.connect.connectors.postgres.types import Types
 from penstock.connect.connectors.sql_columns import (
     MINUS_INFINITY_MS,

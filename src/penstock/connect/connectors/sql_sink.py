@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.connect.api import SinkTask
 from penstock.connect.config import ConfigDef, Model
+from penstock.connect.connectors.confluent_jdbc_settings import SQL_SINK_MODEL
 from penstock.connect.connectors.postgres.types import PgType
 from penstock.connect.connectors.same_config_tasks import AlikeTasksSink
 from penstock.connect.connectors.sql_columns import ColumnRules
-from penstock.connect.connectors.sql_model import SQL_SINK_MODEL
+from penstock.connect.connectors.sql_databases import DatabaseFile, database_error, is_missing_table, open_engine
 from penstock.connect.connectors.sql_readers import reader_for
 from penstock.connect.connectors.sql_reading import TableName
 from penstock.connect.connectors.sql_settings import SINK, zone_of
 from penstock.connect.connectors.sql_urls import address_problems
-from penstock.connect.connectors.sql_values import DatabaseFile, database_error, is_missing_table, open_engine
 from penstock.connect.connectors.sql_writing import (
     Cell,
     TargetTable,

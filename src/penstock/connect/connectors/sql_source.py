@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock.base.log_lines import own_logger
 from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
 from penstock.connect.config import ConfigDef, Model
+from penstock.connect.connectors.confluent_jdbc_settings import SQL_SOURCE_MODEL
 from penstock.connect.connectors.sql_columns import ColumnRules, SqlColumn
-from penstock.connect.connectors.sql_model import SQL_SOURCE_MODEL
+from penstock.connect.connectors.sql_databases import DatabaseFile, database_error, open_engine
 from penstock.connect.connectors.sql_readers import reader_for
 from penstock.connect.connectors.sql_reading import DatabaseReader, FetchedRows, Relation, TableName
 from penstock.connect.connectors.sql_settings import SOURCE, zone_of
 from penstock.connect.connectors.sql_urls import address_problems
-from penstock.connect.connectors.sql_values import DatabaseFile, database_error, open_engine
 from penstock.connect.data import RetriableError, Schema, SourceRecord, Struct, Type, struct
 from penstock.errors import ConnectError
 from penstock.serde.data.logical import DECIMAL_NAME

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any
 
-from penstock.connect.connectors.postgres.texts import DAY_US, array_text, civil_of_days, timestamp_text
+from penstock.connect.connectors.postgres.type_texts import DAY_US, array_text, civil_of_days, timestamp_text
 from penstock.connect.connectors.postgres.types import PgType, Types
 from penstock.connect.connectors.sql_columns import (
     DECIMAL_PRECISION,

@@ -22,7 +22,8 @@ from penstock.connect.config import (
     WebUrl,
     named_values,
 )
-from penstock.connect.connectors.http import (
+from penstock.connect.connectors.confluent_http_settings import HTTP_SINK_MODEL
+from penstock.connect.connectors.http_requests import (
     ArrivedRecords,
     AskedWait,
     LimitedExchange,
@@ -32,7 +33,6 @@ from penstock.connect.connectors.http import (
     require_trust,
     shown_place,
 )
-from penstock.connect.connectors.http_models import HTTP_SINK_MODEL
 from penstock.connect.connectors.same_config_tasks import AlikeTasksSink
 from penstock.connect.data import DataError, RetriableError, SinkRecord
 from penstock.errors import ConnectError

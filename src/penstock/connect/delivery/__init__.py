@@ -3,11 +3,11 @@
 The same for a task in a worker, for ``connect run`` and for the test driver.
 """
 
-from penstock.connect.delivery.outgoing import SourceSteps
 from penstock.connect.delivery.pipeline import Converters, Encoded, Pipeline, Step
 from penstock.connect.delivery.sink import SinkDelivery
 from penstock.connect.delivery.source import SourceDelivery, Unwatched
-from penstock.connect.delivery.writing import RecordWriter, StoredOffsets, WritableLog
+from penstock.connect.delivery.source_encoding import SourceSteps
+from penstock.connect.delivery.source_writer import RecordWriter, StoredOffsets, WritableLog
 
 __all__ = [
     "Converters",

@@ -11,11 +11,11 @@ from penstock.base.clock import unix_ms
 from penstock.connect.api import OffsetReader, SourceTask, TransactionContext
 from penstock.connect.data import SourceBatch, SourceRecord
 from penstock.connect.data.stored_offsets import OffsetRecord, offset_record
-from penstock.connect.delivery.outgoing import Converted, CopiedBatch, Copy, SourceSteps
 from penstock.connect.delivery.pipeline import OnStep, Step
 from penstock.connect.delivery.record_errors import NOT_SENT
+from penstock.connect.delivery.source_encoding import Converted, CopiedBatch, Copy, SourceSteps
+from penstock.connect.delivery.source_writer import RecordWriter, Write
 from penstock.connect.delivery.topic_creation import TopicCreation
-from penstock.connect.delivery.writing import RecordWriter, Write
 from penstock.errors import ConnectError, PenstockError
 from penstock.log import Delivery
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from penstock.base.log_lines import own_logger
 from penstock.connect.data import BytesError
 from penstock.connect.mirror.flows import Flow
+from penstock.connect.mirror.mirror_records import Checkpoint, OffsetSync
 from penstock.connect.mirror.offset_syncs import COMPACTED, OffsetSyncStore, append_pairs, syncs_topic
-from penstock.connect.mirror.records import Checkpoint, OffsetSync
 from penstock.errors import LogError, LogUnavailableError
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.ensure_topic import ensure_topic

@@ -16,7 +16,7 @@ from penstock.config.client_names import CLIENT_NAMES
 from penstock.config.prefixes import behind_prefix
 from penstock.connect.config import AnyCase, ConfigDef, Importance, Kind, OneOf, Range, Setting, Validator
 from penstock.connect.data import SettingError
-from penstock.connect.mirror.policies import ReplicationPolicy, policy_of
+from penstock.connect.mirror.replication_policies import ReplicationPolicy, policy_of
 from penstock.connect.plugins.connector_definition import plain_settings
 
 __all__ = [
@@ -139,7 +139,7 @@ class ConfigPropertyFilter(NameFilter):
 def is_cycle(policy: ReplicationPolicy, topic: str, target: str) -> bool:
     """Return whether a topic came from the target cluster, through whatever others.
 
-    >>> from penstock.connect.mirror.policies import DefaultReplicationPolicy
+    >>> from penstock.connect.mirror.replication_policies import DefaultReplicationPolicy
     >>> [is_cycle(DefaultReplicationPolicy(), name, "east") for name in ("orders", "west.east.orders")]
     [False, True]
     """
@@ -164,7 +164,7 @@ class MirroredTopics:
         heartbeats: Heartbeats are mirrored whatever the filter says.
 
     Example:
-        >>> from penstock.connect.mirror.policies import DefaultReplicationPolicy
+        >>> from penstock.connect.mirror.replication_policies import DefaultReplicationPolicy
         >>> topics = MirroredTopics(DefaultReplicationPolicy(), "east")
         >>> [topics.takes(name) for name in ("orders", "east.orders", "__consumer_offsets", "west.heartbeats")]
         [True, False, False, True]

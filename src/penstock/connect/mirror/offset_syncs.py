@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from penstock.base.clock import unix_ms
 from penstock.connect.mirror.flows import Flow
-from penstock.connect.mirror.records import OffsetSync
+from penstock.connect.mirror.mirror_records import OffsetSync
 from penstock.errors import LogError
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.ensure_topic import ensure_topic
-from penstock.log.stored import StoredStretch
+from penstock.log.stored_batches import StoredStretch
 
 __all__ = ["COMPACTED", "OffsetSyncStore", "SyncState", "SyncWriter", "append_pairs", "syncs_topic"]
 

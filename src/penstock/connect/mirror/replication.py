@@ -10,15 +10,15 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.clock import unix_ms
-from penstock.connect.delivery.writing import StoredOffsets
+from penstock.connect.delivery.source_writer import StoredOffsets
 from penstock.connect.mirror.flows import Flow
+from penstock.connect.mirror.mirror_records import Heartbeat
 from penstock.connect.mirror.offset_syncs import COMPACTED, SyncWriter, append_pairs
-from penstock.connect.mirror.records import Heartbeat
 from penstock.connect.mirror.remote_topics import RemoteTopics
 from penstock.errors import FencedError, ProductionError
 from penstock.log.base import Fetched, LogTransaction, TopicLog, TopicPartition
 from penstock.log.ensure_topic import ensure_topic
-from penstock.log.stored import BatchLog, BatchTransaction, StoredRecords, StoredStretch, stretches_of
+from penstock.log.stored_batches import BatchLog, BatchTransaction, StoredRecords, StoredStretch, stretches_of
 
 __all__ = [
     "MirrorHeartbeat",

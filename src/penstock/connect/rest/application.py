@@ -19,8 +19,8 @@ from penstock.connect.delivery.record_errors import error_message
 from penstock.connect.rest.connectors import ConnectorEndpoints
 from penstock.connect.rest.endpoints import AdminEndpoints, PluginEndpoints
 from penstock.connect.rest.forwarding import forwarded, trust_of
-from penstock.connect.rest.messages import JSON, RestAnswer, RestCall
-from penstock.connect.rest.policies import CrossOrigin, ExtraHeaders
+from penstock.connect.rest.json_bodies import JSON, RestAnswer, RestCall
+from penstock.connect.rest.response_headers import CrossOrigin, ExtraHeaders
 from penstock.connect.worker.request_errors import ElsewhereError, RequestError
 from penstock.connect.worker.worker import Worker
 from penstock.errors import FencedError, PenstockError

@@ -9,7 +9,7 @@ import re
 from typing import Any
 from urllib.parse import quote
 
-from penstock.connect.rest.messages import RestAnswer, RestCall, config_of, fields_of, json_of, text_of
+from penstock.connect.rest.json_bodies import RestAnswer, RestCall, config_of, fields_of, json_of, text_of
 from penstock.connect.storage.config_store import RestartRequest
 from penstock.connect.worker.request_errors import RequestError
 from penstock.connect.worker.worker import Worker

@@ -9,7 +9,7 @@ from penstock.base.version import __version__
 from penstock.connect.data import SettingError, java_name
 from penstock.connect.plugins import KAFKA_VERSION, Plugin, PluginKind, plugin_settings
 from penstock.connect.plugins.registry import in_range, version_error
-from penstock.connect.rest.messages import RestAnswer, RestCall, config_of, json_of
+from penstock.connect.rest.json_bodies import RestAnswer, RestCall, config_of, json_of
 from penstock.connect.worker.loggers import known_level
 from penstock.connect.worker.request_errors import RequestError
 from penstock.connect.worker.worker import Worker

@@ -7,8 +7,8 @@ import ssl
 from urllib.parse import urlsplit
 
 from penstock.base.log_lines import own_logger
-from penstock.connect.rest.messages import JSON, RestAnswer, RestCall
-from penstock.connect.settings import WorkerConfig
+from penstock.connect.rest.json_bodies import JSON, RestAnswer, RestCall
+from penstock.connect.worker_settings import WorkerConfig
 from penstock.errors import ConfigError
 
 __all__ = ["ask_worker", "forwarded", "trust_of"]

@@ -12,10 +12,10 @@ from penstock.base.log_lines import own_logger
 from penstock.connect.rest.application import ConnectApplication
 from penstock.connect.rest.connectors import SIGNATURE, SIGNATURE_ALGORITHM, signature
 from penstock.connect.rest.forwarding import ask_worker, trust_of
-from penstock.connect.rest.messages import JSON
-from penstock.connect.rest.policies import CrossOrigin, WorkerAccess
-from penstock.connect.settings import WorkerConfig
+from penstock.connect.rest.json_bodies import JSON
+from penstock.connect.rest.response_headers import CrossOrigin, WorkerAccess
 from penstock.connect.worker import Worker
+from penstock.connect.worker_settings import WorkerConfig
 from penstock.errors import ConfigError, LogUnavailableError
 from penstock.serving.access import AccessRules, parse_users
 from penstock.serving.guard import Limits

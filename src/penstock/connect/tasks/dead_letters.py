@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.connect.connectors.http import plain
+from penstock.connect.connectors.http_requests import plain
 from penstock.connect.data import SourceRecord, java_name
 from penstock.connect.delivery.record_errors import FailedRecord, error_message, trace_text
 from penstock.connect.delivery.topic_creation import ensure_output_topic
-from penstock.connect.tasks.parts import TaskParts
+from penstock.connect.tasks.task_parts import TaskParts
 from penstock.log import Producer
 from penstock.log.base import TopicLog
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.connect.little_memory import take_little_memory
+from penstock.connect.process_memory import take_little_memory
 
 __all__: list[str] = []
 

@@ -10,8 +10,8 @@ from penstock.connect.api import Connector, SinkConnector, SinkTask, SourceTask
 from penstock.connect.connectors import with_own
 from penstock.connect.data import Header, Headers, RetriableError, SettingError, SinkRecord, SourceRecord, Struct
 from penstock.connect.delivery import Converters, Pipeline, SinkDelivery, Step
+from penstock.connect.delivery.local_run import PLAIN_CONVERTERS, SingleSource, plainly, single_sink, topics_of
 from penstock.connect.delivery.pipeline import batches_of
-from penstock.connect.delivery.running import PLAIN_CONVERTERS, SingleSource, plainly, single_sink, topics_of
 from penstock.connect.functions.decorators import FunctionSourceTask
 from penstock.connect.functions.loading import installed_plugins, plugin_of
 from penstock.connect.plugins import Plugin, Plugins

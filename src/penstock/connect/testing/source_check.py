@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from penstock.connect.api import SourceTask
 from penstock.connect.data import SinkRecord, SourceRecord, Struct
 from penstock.connect.delivery import Step
-from penstock.connect.delivery.running import SingleSource
+from penstock.connect.delivery.local_run import SingleSource
 from penstock.errors import ConfigError
 
 __all__ = ["SourceFaultError", "SourceModel", "check_source"]

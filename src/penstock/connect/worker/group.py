@@ -21,11 +21,11 @@ from typing import Any
 
 from penstock.base.log_lines import own_logger
 from penstock.connect.plugins import PluginKind
-from penstock.connect.settings import WorkerConfig, config_providers
 from penstock.connect.storage.config_store import ConfigState, ConnectorTaskId
 from penstock.connect.storage.topic_table import TableChange, TopicTable
-from penstock.connect.tasks.parts import plugins_of, transactional_id
-from penstock.connect.worker.view import WorkerView
+from penstock.connect.tasks.task_parts import plugins_of, transactional_id
+from penstock.connect.worker.group_view import WorkerView
+from penstock.connect.worker_settings import WorkerConfig, config_providers
 from penstock.errors import LogError
 from penstock.log import Consumer, Producer, TopicPartition
 from penstock.log.base import TopicLog

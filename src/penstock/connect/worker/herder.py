@@ -15,17 +15,17 @@ from penstock.base.clock import unix_ms
 from penstock.base.log_lines import own_logger
 from penstock.connect.delivery.record_errors import trace_text
 from penstock.connect.plugins import PluginKind, Plugins, start_notes
-from penstock.connect.settings import Providers, WorkerConfig, config_providers
 from penstock.connect.storage.config_store import ConfigStore, ConnectorTaskId, RestartRequest
 from penstock.connect.storage.offset_store import OffsetStore
 from penstock.connect.storage.status_store import StatusStore, StoredStatus
-from penstock.connect.tasks.handles import Message, TaskHandle
-from penstock.connect.tasks.parts import TaskSpec, plugins_of
+from penstock.connect.tasks.task_handles import Message, TaskHandle
+from penstock.connect.tasks.task_parts import TaskSpec, plugins_of
+from penstock.connect.worker.group_view import WorkerMembership, WorkerView
 from penstock.connect.worker.loggers import Loggers
 from penstock.connect.worker.request_errors import RequestError
-from penstock.connect.worker.restarts import TaskRestarts
 from penstock.connect.worker.running_connectors import ConnectorSlot, task_configs
-from penstock.connect.worker.view import WorkerMembership, WorkerView
+from penstock.connect.worker.task_restarts import TaskRestarts
+from penstock.connect.worker_settings import Providers, WorkerConfig, config_providers
 from penstock.errors import FencedError, LogError
 from penstock.log.base import TopicLog
 

@@ -19,12 +19,12 @@ from penstock.connect.config.definition import NO_DEFAULT
 from penstock.connect.data import SettingError
 from penstock.connect.plugins import Plugin, PluginKind, Plugins, WorkerSettings, validate_connector
 from penstock.connect.plugins.registry import in_range, version_error
-from penstock.connect.settings import Providers
 from penstock.connect.storage.config_store import ConnectorTaskId, RestartRequest
 from penstock.connect.storage.status_store import StoredStatus
 from penstock.connect.worker.herder import Herder
 from penstock.connect.worker.request_errors import ElsewhereError, RequestError
-from penstock.connect.worker.restarts import RestartPolicy
+from penstock.connect.worker.task_restarts import RestartPolicy
+from penstock.connect.worker_settings import Providers
 from penstock.errors import ConfigError, FencedError, PenstockError
 
 __all__ = [

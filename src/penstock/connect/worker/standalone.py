@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from penstock.connect.settings import read_properties
 from penstock.connect.worker.request_errors import RequestError
 from penstock.connect.worker.worker import Worker
+from penstock.connect.worker_settings import read_properties
 from penstock.errors import ConfigError
 
 __all__ = ["create_from_file", "read_connector"]

@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from penstock.base.escapes import json_text, visible
-from penstock.serde.plain import plain, text_of
+from penstock.serde.plain_json import plain, text_of
 
 __all__ = ["as_csv", "as_json_lines", "hex_lines", "tree_of"]
 

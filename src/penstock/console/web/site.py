@@ -14,8 +14,8 @@ from penstock.console.web.visitors import Role, Visitor
 
 if TYPE_CHECKING:
     from penstock.console.applications import Applications
+    from penstock.console.part_interfaces import Connectors, Statements
     from penstock.console.schemas import Schemas
-    from penstock.console.sources import Connectors, Statements
     from penstock.log.base import TopicLog
 
 __all__ = ["Permissions", "Site"]

@@ -14,7 +14,7 @@ from pathlib import Path
 from penstock.base.escapes import one_line
 from penstock.errors import ConfigError
 from penstock.serving.token import TWICE, new_token
-from penstock.state.own_folder import create_file, own_folder, state_home
+from penstock.state.private_folders import create_file, own_folder, state_home
 
 __all__ = ["BehindProxy", "OneToken", "Role", "Users", "Visitor", "kept_token"]
 

@@ -11,17 +11,17 @@ from penstock.base.log_lines import own_logger
 from penstock.engines.application.internal_topic_creation import complete_changelogs
 from penstock.errors import ConfigError, LogError
 from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, change_record, newest_record
-from penstock.log.formats import TopicFormat, note_formats
+from penstock.log.topic_formats import TopicFormat, note_formats
 from penstock.serde import Serdes
 from penstock.state.changelog.formats import APPLICATION
-from penstock.topology.configured.apply import with_serdes
+from penstock.topology.configured.apply_settings import with_serdes
 from penstock.topology.plan.internal_topics import numbers_topic
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.engines.application.planning import PlannedApp
     from penstock.log.base import Lease, TopicLog
-    from penstock.topology.plan.stored import StoredPlan
+    from penstock.topology.plan.plan_json import StoredPlan
     from penstock.topology.topology import Topology
 
 __all__ = [

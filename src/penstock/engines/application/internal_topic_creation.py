@@ -18,9 +18,9 @@ from penstock.log.ensure_topic import ensure_topic
 from penstock.log.leases import refuse_newer
 from penstock.log.streams_groups.offset_metadata import OffsetMetadata
 from penstock.log.thread_clients import CHANGELOG_WRITER, Writer
-from penstock.serde.auto import AutoSerde
+from penstock.serde.self_describing import AutoSerde
 from penstock.state.checkpoint import read_document, write_document
-from penstock.topology.configured.apply import with_settings
+from penstock.topology.configured.apply_settings import with_settings
 from penstock.topology.plan.internal_topics import changelog_topic, numbers_topic
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.log.base import Lease, TopicLog
     from penstock.log.thread_clients import ThreadClients
     from penstock.topology.plan.internal_topics import Changelog
-    from penstock.topology.plan.stored import StoredPlan
+    from penstock.topology.plan.plan_json import StoredPlan
 
 __all__ = [
     "changelog_writer",

@@ -13,7 +13,7 @@ from penstock.errors import ConfigError, EnvironmentProblemError
 from penstock.log.open import open_log, warn_of_plain_text
 from penstock.log.url import kafka_servers, parse_log_url
 from penstock.state.checkpoint import local_directory, own_part
-from penstock.state.own_folder import check_folder, new_file, own_folder, state_home
+from penstock.state.private_folders import check_folder, new_file, own_folder, state_home
 from penstock.state.segments.object_storage import check_object_store
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from penstock.log.url import kafka_servers
 from penstock.topology.plan.evolution import plan_after
 from penstock.topology.plan.internal_topics import changelogs_of
 from penstock.topology.plan.plan import PhysicalPlan
-from penstock.topology.plan.stored import StoredPlan, document_of, fingerprint_of
+from penstock.topology.plan.plan_json import StoredPlan, document_of, fingerprint_of
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

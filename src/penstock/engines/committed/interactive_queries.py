@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.engines.lifecycle import State
     from penstock.query import StateQueryRequest, StateQueryResult, StoreQueryParameters
     from penstock.query.http.service import QueryService
-    from penstock.query.metadata import Instance, Instances, KeyQueryMetadata, StreamsMetadata
+    from penstock.query.instances import Instance, Instances, KeyQueryMetadata, StreamsMetadata
     from penstock.query.placement import LagInfo
     from penstock.query.source import CommittedStores, StoreInfo
     from penstock.topology.topology import Topology
@@ -110,7 +110,7 @@ class StoreQueries:
 
 def _metadata_of(one: Instance, instances: Instances, stores: Mapping[str, StoreInfo]) -> StreamsMetadata:
     """Return the stores of an instance, and the partitions of topics behind them, by its roles."""
-    from penstock.query.metadata import StreamsMetadata
+    from penstock.query.instances import StreamsMetadata
 
     names: dict[str, set[str]] = {"active": set(), "standby": set()}
     places: dict[str, set[tuple[str, int]]] = {"active": set(), "standby": set()}

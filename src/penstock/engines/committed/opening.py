@@ -14,25 +14,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from penstock.base.log_lines import own_logger
+from penstock.engines.application.application_mode import CONTINUOUS, checkpoint_mode, in_own_mode, mode_of_state
 from penstock.engines.application.application_note import read_application
 from penstock.engines.application.locations import Locations, open_app_log
-from penstock.engines.application.modes import CONTINUOUS, checkpoint_mode, in_own_mode, mode_of_state
 from penstock.engines.application.planning import plan_for
-from penstock.engines.committed.replicated import ReplicatedState, ReplicatedStores
-from penstock.engines.committed.state import CommittedState, QueriedStores
-from penstock.engines.committed.tasks import ReplicaFolders
-from penstock.engines.global_copy import GlobalStores
+from penstock.engines.committed.continuous_state import ReplicatedState, ReplicatedStores
+from penstock.engines.committed.micro_batch_state import CommittedState, QueriedStores
+from penstock.engines.committed.task_state import ReplicaFolders
+from penstock.engines.global_store_copy import GlobalStores
 from penstock.engines.threads.app import ThreadApp, noted_app
 from penstock.errors import CoPartitionError, LogUnavailableError, PenstockError, StateError, UnknownTopicError
 from penstock.log.base import TopicPartition
 from penstock.log.streams_groups.description import GroupTask
-from penstock.query.metadata import HostInfo, Instance, Instances, unreachable_text
+from penstock.query.instances import HostInfo, Instance, Instances, unreachable_text
 from penstock.query.source import ReplicaLagWatch, specs_in_plan
 from penstock.state.checkpoint import read_document, read_plan
-from penstock.state.own_folder import state_home
-from penstock.topology.configured.apply import with_serdes, with_settings
+from penstock.state.private_folders import state_home
+from penstock.topology.configured.apply_settings import with_serdes, with_settings
 from penstock.topology.plan.internal_topics import changelogs_of
-from penstock.topology.plan.stored import StoredPlan
+from penstock.topology.plan.plan_json import StoredPlan
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
 from penstock.config.refused import OF_STATE, refuse_in_mode
+from penstock.engines.application.application_mode import CONTINUOUS, MICRO_BATCH, checkpoint_mode, mode_of, with_mode
 from penstock.engines.application.locations import Locations
-from penstock.engines.application.modes import CONTINUOUS, MICRO_BATCH, checkpoint_mode, mode_of, with_mode
 from penstock.engines.conversion.into_batches import IntoBatches, forget_thread_replicas
 from penstock.engines.conversion.into_continuous import IntoContinuous, forget_batch_checkpoint
 from penstock.engines.conversion.report import ConversionReport, refusal
-from penstock.engines.spark import faults
+from penstock.engines.spark import fault_injection as faults
 from penstock.log.leases import held_lease
 
 if TYPE_CHECKING:

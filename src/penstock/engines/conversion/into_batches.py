@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from penstock.engines.application.application_mode import CONTINUOUS, MICRO_BATCH, checkpoint_mode, set_mode
 from penstock.engines.application.application_note import write_application
 from penstock.engines.application.identities import recreated_error, recreated_topics
 from penstock.engines.application.internal_topic_creation import complete_changelogs
 from penstock.engines.application.locations import Locations
-from penstock.engines.application.modes import CONTINUOUS, MICRO_BATCH, checkpoint_mode, set_mode
 from penstock.engines.application.stored_plans import read_stored_plan
 from penstock.engines.conversion.into_continuous import settle_repartition_topics
 from penstock.engines.conversion.report import refusal, require_unchanged
@@ -25,14 +25,14 @@ from penstock.engines.micro_batches.recovery.lost_checkpoint import LostCheckpoi
 from penstock.engines.micro_batches.recovery.rebuild import Rebuilder
 from penstock.engines.micro_batches.takeovers import marked_batches
 from penstock.engines.spark.spark_log import QUERY, forget_batches, planned_batches
+from penstock.engines.threads.hosting.epoch_positions import has_reached
+from penstock.engines.threads.hosting.epoch_start import check_own_changelogs
 from penstock.engines.threads.hosting.log_notes import read_notes
-from penstock.engines.threads.hosting.positions import has_reached
-from penstock.engines.threads.hosting.start import check_own_changelogs
 from penstock.engines.threads.replicas.replica_folders import continuous_replicas
-from penstock.log.groups.gone_back import MARK
+from penstock.log.groups.offset_regressions import MARK
 from penstock.state.lmdb_replicas.folders import own_replicas, remove_replica
 from penstock.topology.plan.internal_topics import changelog_topic, numbers_topic
-from penstock.topology.plan.stored import StoredPlan
+from penstock.topology.plan.plan_json import StoredPlan
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

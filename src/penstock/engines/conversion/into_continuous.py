@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from penstock.engines.application.application_mode import CONTINUOUS, MICRO_BATCH, checkpoint_mode, set_mode
 from penstock.engines.application.identities import check_log_identity
 from penstock.engines.application.internal_topic_creation import (
     changelog_writer,
@@ -24,7 +25,6 @@ from penstock.engines.application.internal_topic_creation import (
     write_complete,
 )
 from penstock.engines.application.locations import Locations
-from penstock.engines.application.modes import CONTINUOUS, MICRO_BATCH, checkpoint_mode, set_mode
 from penstock.engines.application.planning import PlannedApp, plan_for
 from penstock.engines.application.stored_plans import read_stored_plan
 from penstock.engines.conversion.report import refusal, require_unchanged
@@ -40,10 +40,10 @@ from penstock.engines.micro_batches.takeovers import (
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.offsets.start_positions import noted_resets, resets_since, take_up_group_resets
 from penstock.engines.spark.spark_log import QUERY, planned_batches
+from penstock.engines.threads.hosting.epoch_start import require_continuous
 from penstock.engines.threads.hosting.log_notes import LogNotes, write_notes
-from penstock.engines.threads.hosting.start import require_continuous
 from penstock.errors import CheckpointMismatchError
-from penstock.log.groups.gone_back import MARK, is_of_batches, set_by_others
+from penstock.log.groups.offset_regressions import MARK, is_of_batches, set_by_others
 from penstock.log.topic_settings import setting
 from penstock.state.changelog import changelog_format
 from penstock.state.changelog.formats import TaskNumbers

@@ -10,7 +10,7 @@ from penstock.topology.plan.evolution import compare
 
 if TYPE_CHECKING:
     from penstock.engines.application.planning import PlannedApp
-    from penstock.topology.plan.stored import StoredPlan
+    from penstock.topology.plan.plan_json import StoredPlan
 
 __all__ = ["ConversionReport", "refusal", "require_unchanged"]
 

@@ -27,14 +27,14 @@ from penstock.engines.micro_batches.takeovers import (
     note_changelog_ends,
 )
 from penstock.engines.offsets.start_positions import read_settings_of, take_up_group_resets
-from penstock.engines.spark import faults
+from penstock.engines.spark import fault_injection as faults
 from penstock.engines.spark.job import SparkJob
 from penstock.engines.spark.session import dataframe_query_settings, users_spark_settings
 from penstock.engines.spark.topology_bytes import pickle_app
 from penstock.errors import LogError, PenstockError, UnknownTopicError
-from penstock.log.groups.gone_back import MARK
-from penstock.topology.configured.apply import with_serdes
-from penstock.topology.plan.stored import StoredPlan
+from penstock.log.groups.offset_regressions import MARK
+from penstock.topology.configured.apply_settings import with_serdes
+from penstock.topology.plan.plan_json import StoredPlan
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from penstock.engines.engine import Start
     from penstock.engines.spark.progress import BatchProgress
     from penstock.log.base import GroupMembership, Lease, TopicLog, TopicPartition
-    from penstock.query.metadata import HostInfo
-    from penstock.state.restores.restore import Restore
+    from penstock.query.instances import HostInfo
+    from penstock.state.restores.restore_progress import Restore
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology
 

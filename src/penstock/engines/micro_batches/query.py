@@ -21,8 +21,8 @@ from penstock.engines.micro_batches.worker.stage import run_stage
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.spark.crash_notes import LONG_STEP_S, notes_of_dead_workers, notes_of_workers
 from penstock.engines.spark.failures import is_lost_process, sealed_error_in, spark_error_reason, spark_error_text
-from penstock.engines.spark.gateway import silence_py4j
 from penstock.engines.spark.job import load_job
+from penstock.engines.spark.jvm import silence_py4j
 from penstock.engines.spark.own_session import (
     active_session,
     clone_session,
@@ -32,14 +32,14 @@ from penstock.engines.spark.own_session import (
     map_in_arrow,
 )
 from penstock.engines.spark.progress import BatchProgress, batch_progress
+from penstock.engines.spark.pyspark_warnings import quiet_pyspark
 from penstock.engines.spark.query_trigger import commit_trigger, has_ended
-from penstock.engines.spark.quiet import quiet_pyspark
 from penstock.engines.spark.spark_log import QUERY, drop_damaged
 from penstock.engines.spark.worker_process import prepare_worker
 from penstock.errors import AppFailedError, PenstockError
 from penstock.state.checkpoint import local_directory
-from penstock.state.restores.documents import forget_restores, read_restores
-from penstock.state.restores.restore import Restore
+from penstock.state.restores.restore_documents import forget_restores, read_restores
+from penstock.state.restores.restore_progress import Restore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,7 +22,7 @@ from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.spark.spark_log import QUERY, committed_batches, planned_batches
 from penstock.errors import CheckpointMismatchError
 from penstock.log.base import TopicPartition
-from penstock.log.groups.gone_back import is_of_batches, set_by_others
+from penstock.log.groups.offset_regressions import is_of_batches, set_by_others
 from penstock.state.changelog import changelog_format
 from penstock.state.checkpoint import read_document, write_document
 from penstock.state.segments.chain import follow_chain
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.log.base import TopicLog
     from penstock.state.segments.segment import Segment
     from penstock.topology.plan.internal_topics import Changelog
-    from penstock.topology.plan.stored import Home
+    from penstock.topology.plan.plan_json import Home
     from penstock.topology.topology import Topology
 
 __all__ = [

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.base.clock import unix_ms
 from penstock.base.log_lines import own_logger
-from penstock.config.kinds import back_ms, offset_reset
+from penstock.config.setting_types import back_ms, offset_reset
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.errors import OffsetOutOfRangeError
 from penstock.log.base import TopicPartition
-from penstock.log.groups.gone_back import MARK, is_of_batches, moved_text, set_by_others
+from penstock.log.groups.offset_regressions import MARK, is_of_batches, moved_text, set_by_others
 from penstock.state.checkpoint import read_document, write_document
 from penstock.topology.plan.partitions import source_topics
 

@@ -25,11 +25,11 @@ from pyspark.sql import SparkSession
 
 from penstock.base.log_lines import environment, own_logger, writes_json
 from penstock.base.secrets import NAMES_OF_SECRET_SETTINGS, is_secret
-from penstock.engines.spark.gateway import call_in_thread, launch_jvm
 from penstock.engines.spark.java_archive import archive_options
-from penstock.engines.spark.masters import is_one_process, with_retries, with_spare_slots
+from penstock.engines.spark.jvm import call_in_thread, launch_jvm
+from penstock.engines.spark.master_urls import is_one_process, with_retries, with_spare_slots
 from penstock.engines.spark.own_session import clone_session
-from penstock.engines.spark.quiet import quiet_pyspark
+from penstock.engines.spark.pyspark_warnings import quiet_pyspark
 from penstock.engines.spark.worker_daemon import DaemonAhead
 from penstock.engines.spark.worker_process import ENVIRONMENT
 from penstock.engines.spark.worker_python import workers_have_this_python, workers_with_this_python

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.state.checkpoint import delete_document, list_documents, local_directory, read_document
-from penstock.state.durable import sync_directory, sync_path
+from penstock.state.durable_files import sync_directory, sync_path
 
 __all__ = [
     "QUERY",

@@ -19,7 +19,7 @@ from pyspark.find_spark_home import _find_spark_home
 
 from penstock.base.jars import cache_directory
 from penstock.errors import PenstockError
-from penstock.state.own_folder import new_file, own_folder
+from penstock.state.private_folders import new_file, own_folder
 
 __all__ = ["worker_python", "workers_have_this_python", "workers_with_this_python"]
 

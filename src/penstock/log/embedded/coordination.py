@@ -19,7 +19,7 @@ from penstock.log.embedded.database import Database
 from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
 from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, newest_record
 from penstock.log.leases import LEASE_WRITER, Leases, lease_name, lease_of, refuse_newer
-from penstock.log.streams_groups.refusals import shared_already
+from penstock.log.streams_groups.group_refusals import shared_already
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog

@@ -36,7 +36,7 @@ from penstock.log.embedded.membership import ConsumerIdentity, check_outsider, c
 from penstock.log.embedded.records import EmbeddedFetcher, EncodedRow, encode, normalise
 from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator, check_streams_member
 from penstock.log.embedded.upkeep import Upkeep
-from penstock.log.stored import joined, record_bytes
+from penstock.log.stored_batches import joined, record_bytes
 from penstock.log.thread_clients import Part, Writer
 from penstock.log.topic_settings import setting
 from penstock.log.url import parse_log_url

@@ -21,7 +21,7 @@ from penstock.log.base import GroupMember, Lease, TopicPartition
 from penstock.log.embedded.coordination_rows import read_row
 from penstock.log.leases import LEASE_WRITER, holder_runs, lease_of
 from penstock.log.processes import may_run, own_process
-from penstock.log.streams_groups.refusals import shared_by_threads
+from penstock.log.streams_groups.group_refusals import shared_by_threads
 
 __all__ = [
     "ConsumerIdentity",

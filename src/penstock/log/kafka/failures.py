@@ -15,7 +15,7 @@ from penstock.log.base import StreamsMembership, membership_refused
 from penstock.log.kafka.error_codes import CODES, LOCAL_CODES, ErrorCategory, LocalCode
 
 if TYPE_CHECKING:
-    from penstock.log.kafka.access import ClusterAccess
+    from penstock.log.kafka.refused_access import ClusterAccess
 
 __all__ = [
     "category_of",

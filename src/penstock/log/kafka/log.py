@@ -38,9 +38,9 @@ from penstock.log.kafka.transactions.commit_producer import KafkaCommitProducer,
 from penstock.log.kafka.transactions.core import KafkaCore
 from penstock.log.kafka.transactions.fenced_producers import PLANNER, RESET
 from penstock.log.kafka.transactions.fenced_record import KafkaFencedRecord, KafkaLeases, KafkaRecords
-from penstock.log.kafka.transactions.hanging import settle_hanging
+from penstock.log.kafka.transactions.group_presence import Presence, expel
+from penstock.log.kafka.transactions.hanging_transactions import settle_hanging
 from penstock.log.kafka.transactions.ledger import NOTES, PLANNED, LedgerRecord, entry_part, ledger_topic, partition_of
-from penstock.log.kafka.transactions.presence import Presence, expel
 from penstock.log.kafka.transactions.transaction import KafkaTransaction, transaction
 from penstock.log.kafka.writing import checked
 from penstock.log.streams_groups.description import group_state_of

@@ -21,8 +21,8 @@ from penstock.log.time_range import first_from
 
 if TYPE_CHECKING:
     from penstock.log.base import Isolation
-    from penstock.log.kafka.access import ClusterAccess
     from penstock.log.kafka.cluster_topics import Topics
+    from penstock.log.kafka.refused_access import ClusterAccess
     from penstock.log.kafka.wire.cluster import Cluster
     from penstock.log.kafka.wire.fetch import DataWaiter
 

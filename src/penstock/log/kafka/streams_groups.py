@@ -18,7 +18,7 @@ from penstock.log.kafka.wire.streams_groups import describe_streams_group, send_
 
 if TYPE_CHECKING:
     from penstock.log.base import OffsetAndMetadata, StreamsMembership, TopicPartition
-    from penstock.log.kafka.access import ClusterAccess
+    from penstock.log.kafka.refused_access import ClusterAccess
     from penstock.log.kafka.wire.cluster import Cluster
     from penstock.log.streams_groups.description import HeartbeatAnswer, StreamsGroupDescription, StreamsHeartbeat
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from penstock.base.clock import unix_ms
 from penstock.errors import LogError
-from penstock.log.stored import StoredRecords
+from penstock.log.stored_batches import StoredRecords
 
 __all__ = ["AnyPart", "Part", "checked"]
 

@@ -14,7 +14,7 @@ from penstock.query.placement import LagInfo
 from penstock.query.position import PositionBound
 from penstock.query.source import StoreInfo
 from penstock.serde.base import Serde
-from penstock.serde.plain import base64_of, plain
+from penstock.serde.plain_json import base64_of, plain
 from penstock.state.views import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders, VersionedRecord
 from penstock.state.views.header_entries import Headers
 

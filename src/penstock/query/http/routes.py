@@ -19,7 +19,7 @@ from penstock.base.version import __version__
 from penstock.errors import PenstockError
 from penstock.query.http.answers import PAGE_ENTRIES, Encoding, Freshness, Paging, refused
 from penstock.query.http.service import QueryService
-from penstock.query.metadata import unreachable_text
+from penstock.query.instances import unreachable_text
 from penstock.query.position import Position, PositionBound
 from penstock.serving.json_interface import EscapedJson, api_page
 

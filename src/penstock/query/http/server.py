@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigError, EnvironmentProblemError
 from penstock.query.http.service import QueryService
-from penstock.query.metadata import HostInfo, Instance, Registration
+from penstock.query.instances import HostInfo, Instance, Registration
 from penstock.serving.server import LOOPBACK
 
 if TYPE_CHECKING:

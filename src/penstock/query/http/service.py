@@ -28,10 +28,10 @@ from penstock.query.http.answers import (
     value_of,
     windowed,
 )
-from penstock.query.metadata import HostInfo, Instances, KeyQueryMetadata, key_metadata
+from penstock.query.instances import HostInfo, Instances, KeyQueryMetadata, key_metadata
 from penstock.query.source import CommittedStores, ReplicaLagWatch, StoreInfo, StoreSnapshot
 from penstock.query.stores import lookup, merged_entries
-from penstock.serde.plain import base64_of, plain
+from penstock.serde.plain_json import base64_of, plain
 from penstock.state.views import SessionView, VersionedView, WindowView
 from penstock.state.views.keyvalue import key_bytes
 

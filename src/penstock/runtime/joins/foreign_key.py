@@ -25,7 +25,7 @@ from penstock.runtime.tables import (
     write_store,
 )
 from penstock.serde.column import Column, large_binary, series_of, to_bytes_list
-from penstock.serde.subscriptions import (
+from penstock.serde.foreign_key_messages import (
     Hashes,
     Instruction,
     ResponseColumn,

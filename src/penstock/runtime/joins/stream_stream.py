@@ -20,8 +20,8 @@ from penstock.runtime.joins.unmatched import Events, OuterJoinQueue, Released
 from penstock.runtime.operator import Operator
 from penstock.runtime.rows import Place, Rows
 from penstock.runtime.tables import spread
+from penstock.serde.bound_serdes import RecordHeaders
 from penstock.serde.column import Column, to_bytes_list
-from penstock.serde.headers import RecordHeaders
 from penstock.state.views.join_buffers import OuterJoinView
 from penstock.topology.building.joins import JoinWindow, SelfJoin, StreamStreamJoin
 from penstock.topology.operations.base import Operation
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from penstock.runtime.context import TaskContext
     from penstock.runtime.rows import Headers
-    from penstock.serde.headers import CurrentHeaders
+    from penstock.serde.bound_serdes import CurrentHeaders
     from penstock.state.views.window import WindowRows
     from penstock.topology.nodes import ProcessorNode
     from penstock.topology.topology import Topology

@@ -15,8 +15,8 @@ from penstock.runtime.operator import Operator
 from penstock.runtime.rows import RecordContext, Rows
 from penstock.runtime.tables import StoredTable, assign, drop_null_keys, drop_out_of_order, is_stored, spread
 from penstock.runtime.versioned_tables import history_of
+from penstock.serde.bound_serdes import plain_headers
 from penstock.serde.column import Column, bytes_column, to_bytes_list
-from penstock.serde.headers import plain_headers
 from penstock.state.views.join_buffers import RecordBufferView, WaitingRecord
 from penstock.topology.operations.base import (
     Operation,

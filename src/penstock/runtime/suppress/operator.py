@@ -28,8 +28,8 @@ from penstock.runtime.suppress.buffers import (
 )
 from penstock.runtime.tables import StoreTableView, is_read
 from penstock.serde.base import decode_rows, encode_only, encode_rows
+from penstock.serde.bound_serdes import plain_headers
 from penstock.serde.column import Column, bytes_column, large_binary, to_bytes_list
-from penstock.serde.headers import plain_headers
 from penstock.serde.windowed import WindowedColumn
 from penstock.state.views.change_buffer import BufferedChange, ChangeBufferView
 from penstock.state.views.change_columns import ChangeColumns

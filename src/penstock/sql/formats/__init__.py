@@ -1,8 +1,8 @@
 """The formats of topics: JSON, DELIMITED, KAFKA and NONE, and those with schemas in a registry."""
 
+from penstock.sql.formats.format import Columns, FormatInfo, FormatProperties, RowSerde
 from penstock.sql.formats.formats import check_columns, format_info, row_format
 from penstock.sql.formats.inference import columns_of_model, inferred_columns
-from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde
 
 __all__ = [
     "Columns",

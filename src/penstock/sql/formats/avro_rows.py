@@ -28,9 +28,9 @@ from penstock.serde.schemas.avro import AvroSerde
 from penstock.serde.schemas.base import SchemaSerde
 from penstock.serde.schemas.client import Registered
 from penstock.sql.formats.connect_schemas import columns_schema, schema_columns, type_schema
-from penstock.sql.formats.foreign import foreign_reader
-from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde, writing_settings
+from penstock.sql.formats.format import Columns, FormatInfo, FormatProperties, RowSerde, writing_settings
 from penstock.sql.formats.json_values import pick
+from penstock.sql.formats.schema_values import foreign_reader
 from penstock.sql.types import TIME, TIMESTAMP, ArrayType, DecimalType, MapType, SqlType, SqlValueError, StructType
 
 __all__ = ["DEFAULT_NAME", "avro_columns", "avro_schema", "resolved"]

@@ -21,7 +21,7 @@ from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIME
 from penstock.serde.formats.avro import PRECISION
 from penstock.serde.formats.schema_text import SchemaWalk
 from penstock.sql import types as sql
-from penstock.sql.formats.interface import Columns
+from penstock.sql.formats.format import Columns
 from penstock.sql.types import ArrayType, DecimalType, MapType, SqlType, StructType
 
 __all__ = ["columns_schema", "schema_columns", "type_schema"]

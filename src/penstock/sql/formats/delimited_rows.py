@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from penstock.serde.column import Column, RowColumn
-from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde
+from penstock.sql.formats.format import Columns, FormatInfo, FormatProperties, RowSerde
 from penstock.sql.formats.json_values import exact
 from penstock.sql.formats.layouts import FEW, WHOLE, ColumnCapture, RowLayout, joined, literal, read_rows, text_column
 from penstock.sql.types import (

@@ -16,7 +16,7 @@ from penstock.serde.base import BaseSerde
 from penstock.serde.column import Column, RowColumn
 from penstock.serde.primitives import BytesSerde, NumberSerde, StringSerde
 from penstock.sql.formats.delimited_rows import DelimitedRows
-from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde
+from penstock.sql.formats.format import Columns, FormatInfo, FormatProperties, RowSerde
 from penstock.sql.formats.json_rows import JsonRows
 from penstock.sql.formats.layouts import FEW
 from penstock.sql.types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, ArrayType, MapType, SqlType, StructType

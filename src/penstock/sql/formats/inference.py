@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError, SchemaRegistryError, SerializationError, SqlError
 from penstock.serde.data import DataError
+from penstock.sql.formats.format import Columns, FormatProperties
 from penstock.sql.formats.formats import format_info
-from penstock.sql.formats.interface import Columns, FormatProperties
 from penstock.sql.types import SqlType, SqlTypeError, StructType
 from penstock.sql.types.sql_type import with_inner_types
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.base.json_depth import MOST_DEPTH, depth_of
 from penstock.serde.column import Column, RowColumn
-from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde
+from penstock.sql.formats.format import Columns, FormatInfo, FormatProperties, RowSerde
 from penstock.sql.formats.json_values import json_reader, json_writer, object_writer, parse_json, pick
 from penstock.sql.formats.layouts import FEW, NUMBER, WHOLE, ColumnCapture, RowLayout, joined, read_rows, text_column
 from penstock.sql.types import BOOLEAN, STRING, ArrayType, MapType, SqlType, SqlValueError, StructType

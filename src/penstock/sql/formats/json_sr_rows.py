@@ -13,7 +13,7 @@ from penstock.serde.schemas.base import SchemaSerde
 from penstock.serde.schemas.client import Registered
 from penstock.serde.schemas.json_schema import JsonSchemaSerde
 from penstock.sql.formats.connect_schemas import columns_schema, schema_columns, type_schema
-from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde, writing_settings
+from penstock.sql.formats.format import Columns, FormatInfo, FormatProperties, RowSerde, writing_settings
 from penstock.sql.formats.json_rows import JsonRows
 
 __all__ = ["json_columns", "json_schema"]

@@ -18,9 +18,9 @@ from penstock.serde.schemas.base import SchemaSerde
 from penstock.serde.schemas.client import Registered, RegistryClient
 from penstock.serde.schemas.value_bytes import index_bytes, indexes_of, read_indexes, skip_indexes
 from penstock.sql.formats.connect_schemas import schema_columns
-from penstock.sql.formats.foreign import foreign_reader
-from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde, writing_settings
+from penstock.sql.formats.format import Columns, FormatInfo, FormatProperties, RowSerde, writing_settings
 from penstock.sql.formats.json_values import pick
+from penstock.sql.formats.schema_values import foreign_reader
 from penstock.sql.types import (
     BIGINT,
     BOOLEAN,

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.runtime.rows import RawRecord, headers_of
-from penstock.serde.headers import bound, configured
+from penstock.serde.bound_serdes import bound, configured
 from penstock.serde.windowed import Window, Windowed
 from penstock.sql.analyse import QueryPlan, refusal
 from penstock.sql.analyse.reads import read

@@ -13,7 +13,7 @@ from penstock.sql.parse import Parsed
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.results import Described, Explained, Listing, QueryStarted, StatementResult, Status
 from penstock.sql.session import SqlSession
-from penstock.sql.session.describing import errors_of
+from penstock.sql.session.describing_statements import errors_of
 from penstock.sql.session.workspace import StatementScope
 from penstock.sql.types import ArrayType, DecimalType, MapType, SqlType, StructType
 from penstock.sql.types.sql_type import base_name

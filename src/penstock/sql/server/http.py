@@ -11,7 +11,7 @@ from penstock.base.escapes import json_text
 from penstock.base.nearest_name import did_you_mean
 from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import EnvironmentProblemError, PenstockError
-from penstock.serde.plain import plain
+from penstock.serde.plain_json import plain
 from penstock.serde.registry.model import BadDocumentError, parse_object
 from penstock.sql.analyse import InsertedRow
 from penstock.sql.catalog import Source
@@ -21,7 +21,7 @@ from penstock.sql.queries.plans import ResultRow
 from penstock.sql.server.documents import BadRequestError, document, shown_refusal, status_of
 from penstock.sql.server.service import Printed, SqlService
 from penstock.sql.session import SqlSession
-from penstock.sql.session.changing import write_row
+from penstock.sql.session.changing_statements import write_row
 from penstock.sql.types import SqlValueError
 
 if TYPE_CHECKING:

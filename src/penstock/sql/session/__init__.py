@@ -7,7 +7,7 @@ applications.
 
 from __future__ import annotations
 
-from penstock.sql.session.running import SessionQuery
+from penstock.sql.session.persistent_queries import SessionQuery
 from penstock.sql.session.session import SqlSession
 from penstock.sql.session.session_settings import SessionSettings
 

@@ -19,9 +19,11 @@ from penstock.sql.parse.tokens import quoted
 from penstock.sql.queries import select
 from penstock.sql.queries.host import CommittedQueries
 from penstock.sql.results import Rows, StatementResult
-from penstock.sql.session import changing, describing, topic_statements
+from penstock.sql.session import changing_statements as changing
+from penstock.sql.session import describing_statements as describing
+from penstock.sql.session import topic_statements
 from penstock.sql.session.journal import JournalEntry
-from penstock.sql.session.running import SessionQuery
+from penstock.sql.session.persistent_queries import SessionQuery
 from penstock.sql.session.session_settings import SessionSettings
 from penstock.sql.session.workspace import StatementScope, Workspace
 

@@ -13,7 +13,7 @@ from penstock.base.terminal.human_numbers import counted
 from penstock.errors import SchemaRegistryError, UnknownTopicError
 from penstock.log.client_interfaces import ConsumerRecord
 from penstock.log.clients.consumer import Consumer
-from penstock.serde.headers import bound, configured
+from penstock.serde.bound_serdes import bound, configured
 from penstock.serde.windowed import Windowed
 from penstock.sql.analyse import refusal
 from penstock.sql.analyse.properties import UNIT_MS

@@ -22,7 +22,7 @@ from penstock.sql.parse import Parsed, parse_script
 from penstock.sql.parse.statement_nodes import Steer
 from penstock.sql.parse.tokens import tokenize
 from penstock.sql.session.journal import JournalEntry, StatementJournal
-from penstock.sql.session.running import QueryRunner, SessionQuery
+from penstock.sql.session.persistent_queries import QueryRunner, SessionQuery
 from penstock.sql.session.session_settings import SessionSettings
 from penstock.sql.session.stream_topics import known_topics
 from penstock.sql.types import SqlType

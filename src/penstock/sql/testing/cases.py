@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from penstock.errors import SqlError
-from penstock.serde.headers import bound
+from penstock.serde.bound_serdes import bound
 from penstock.serde.registry import Reference, StoredSchema
 from penstock.serde.windowed import Window
 from penstock.sql.catalog import DataFormat, Source, SourceWindow

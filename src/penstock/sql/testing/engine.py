@@ -16,7 +16,7 @@ from penstock.api.builder import StreamsBuilder
 from penstock.errors import PenstockError, SqlError, SqlSyntaxError
 from penstock.log.partitioner import partition_for
 from penstock.runtime.rows import RawRecord
-from penstock.serde.headers import bound, configured
+from penstock.serde.bound_serdes import bound, configured
 from penstock.serde.windowed import Windowed
 from penstock.sql.analyse import InsertedRow, QueryPlan, located, steps_of
 from penstock.sql.analyse.definitions import create_source

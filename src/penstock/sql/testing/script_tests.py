@@ -16,7 +16,7 @@ from typing import Any
 
 from penstock.base.nearest_name import did_you_mean
 from penstock.errors import PenstockError, SqlError, SqlSyntaxError
-from penstock.serde.headers import bound, configured
+from penstock.serde.bound_serdes import bound, configured
 from penstock.serde.windowed import Windowed
 from penstock.sql.analyse import apply
 from penstock.sql.analyse.definitions import create_source

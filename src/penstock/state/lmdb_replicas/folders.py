@@ -25,9 +25,9 @@ import lmdb
 from penstock.base.log_lines import own_logger
 from penstock.errors import StateError
 from penstock.state.lmdb_replicas.lmdb_replica import OWNER_LOCK, note_use, remove_files, replica_place
-from penstock.state.lmdb_replicas.watched import WatchedReplica
+from penstock.state.lmdb_replicas.other_process import WatchedReplica
 from penstock.state.maps import ReplicaPosition
-from penstock.state.own_folder import open_lock
+from penstock.state.private_folders import open_lock
 from penstock.state.segments.storage import open_storage, read_segment
 
 __all__ = ["global_place", "own_replicas", "remove_idle", "remove_replica", "remove_unused", "task_of"]

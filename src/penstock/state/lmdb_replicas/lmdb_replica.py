@@ -36,7 +36,7 @@ from penstock.base.clock import boot_id
 from penstock.errors import StateError
 from penstock.state.free_memory import map_large_blocks
 from penstock.state.maps import Entries, MemoryMap, Pieces, ReplicaPosition
-from penstock.state.own_folder import folder_mode, open_lock, own_folder
+from penstock.state.private_folders import folder_mode, open_lock, own_folder
 
 if TYPE_CHECKING:
     from penstock.state.maps import ReadableMap

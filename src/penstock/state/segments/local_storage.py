@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import StateError
-from penstock.state.durable import sync, sync_directory, sync_path
-from penstock.state.own_folder import create_file, open_lock, own_folder
+from penstock.state.durable_files import sync, sync_directory, sync_path
+from penstock.state.private_folders import create_file, open_lock, own_folder
 from penstock.state.segments.segment import SegmentName
 
 __all__ = ["PARTS", "LocalStorage", "write_failed"]

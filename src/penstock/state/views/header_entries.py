@@ -16,8 +16,8 @@ import pyarrow as pa
 from penstock.base.java_names import with_java_names, with_java_names_of
 from penstock.base.varints import INT_BYTES, read_signed, signed
 from penstock.errors import StateError
+from penstock.serde.bound_serdes import CurrentHeaders, RecordHeaders, current_of, in_task, uses_headers
 from penstock.serde.column import Column, bytes_column, to_bytes_list
-from penstock.serde.headers import CurrentHeaders, RecordHeaders, current_of, in_task, uses_headers
 from penstock.state.maps import ByteMap
 from penstock.state.views.keyvalue import (
     LruView,

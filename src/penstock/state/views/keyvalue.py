@@ -24,7 +24,7 @@ from penstock.base.terminal.human_numbers import span_of
 from penstock.errors import StateError
 from penstock.serde.base import FEW, Serde, decode_rows, encode_one, encode_rows
 from penstock.serde.column import Column, bytes_column, to_bytes_list
-from penstock.serde.plain import text_of
+from penstock.serde.plain_json import text_of
 from penstock.serde.windowed import Windowed
 from penstock.state.maps import ByteMap, Entries
 from penstock.topology.stores import StoreSpec

@@ -20,8 +20,8 @@ import numpy as np
 from penstock.base.java_names import with_java_names_of
 from penstock.errors import StateError
 from penstock.serde.base import FEW, Serde, decode_rows, encode_one, encode_rows
+from penstock.serde.bound_serdes import RecordHeaders, current_of
 from penstock.serde.column import Column, bytes_column, to_bytes_list
-from penstock.serde.headers import RecordHeaders, current_of
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.state.maps import ByteMap, Entries
 from penstock.state.views.header_entries import NO_HEADERS, HeaderEntries, Headers, rows_without_headers

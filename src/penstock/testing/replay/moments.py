@@ -22,7 +22,7 @@ from penstock.engines.threads.loop.commit import MemberNotes, ReplayNote
 from penstock.engines.threads.replicas.restoring import newest_numbers, restored_places, source_topics
 from penstock.log.base import TopicPartition
 from penstock.log.url import kafka_servers
-from penstock.state.changelog.following import StoreRestorer
+from penstock.state.changelog.changelog_restore import StoreRestorer
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp

@@ -20,7 +20,7 @@ from penstock.runtime.context import Surroundings
 from penstock.runtime.rows import TopicBatch
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import StreamTask, TaskPart
-from penstock.serde.plain import text_of
+from penstock.serde.plain_json import text_of
 from penstock.state.maps import MemoryMap, TaskOverlay
 from penstock.state.views import open_view
 from penstock.testing.replay.moments import CommitMoment, Moments, StateGoneError

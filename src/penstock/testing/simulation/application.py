@@ -16,8 +16,8 @@ from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.assignment import StateHolders
 from penstock.engines.threads.hosting.crashes import CrashWatch, LostThreads, is_passing
 from penstock.engines.threads.hosting.epoch import Epoch
+from penstock.engines.threads.hosting.epoch_job import ContinuousJob, thread_name
 from penstock.engines.threads.hosting.group_members import GroupMembers, Identities
-from penstock.engines.threads.hosting.job import ContinuousJob, thread_name
 from penstock.engines.threads.hosting.task_sharing import PlacedTasks
 from penstock.engines.threads.hosting.thread_host import run_thread
 from penstock.errors import AppFailedError, LogUnavailableError, OffsetOutOfRangeError, PenstockError, StateError

@@ -18,7 +18,7 @@ from penstock.testing.simulation.references import RESULT, References
 from penstock.testing.simulation.run import Input, Plan
 from penstock.testing.simulation.simulate import Failure, layout_of, simulate, simulate_seed
 from penstock.testing.simulation.undisturbed import KINDS, Mistake, UndisturbedRuns
-from penstock.topology.configured.apply import with_settings
+from penstock.topology.configured.apply_settings import with_settings
 from penstock.topology.topology import Topology, require_topology
 
 __all__ = ["MOST_RECORDS", "PARTITIONS", "Simulation", "SimulationReport", "check_simulated"]

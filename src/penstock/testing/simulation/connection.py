@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.errors import LogUnavailableError
 from penstock.log.base import RECORD_SCHEMA, Fetched, OffsetAndMetadata, TopicInfo, TopicPartition
-from penstock.log.stored import joined, record_bytes
+from penstock.log.stored_batches import joined, record_bytes
 from penstock.log.thread_clients import Part, Writer
 from penstock.testing.simulation.brokers import Brokers
 from penstock.testing.simulation.scheduler import Actor, Scheduler

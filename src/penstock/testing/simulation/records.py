@@ -10,11 +10,11 @@ from penstock.base.nearest_name import did_you_mean
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, PenstockError, SerializationError, TopologyError
 from penstock.log.partitioner import KeyPartitioner
-from penstock.serde.headers import bound, configured
-from penstock.serde.plain import text_of
+from penstock.serde.bound_serdes import bound, configured
+from penstock.serde.plain_json import text_of
 from penstock.testing.driver_topics import TestInputTopic
 from penstock.testing.simulation.run import Input
-from penstock.topology.configured.apply import with_settings
+from penstock.topology.configured.apply_settings import with_settings
 from penstock.topology.topology import Topology
 
 __all__ = ["Given", "RecordTexts", "SourceRecords", "described"]

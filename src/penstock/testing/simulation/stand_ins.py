@@ -19,14 +19,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.base import clock as base_clock
-from penstock.engines import global_copy
+from penstock.engines import global_store_copy as global_copy
 from penstock.engines.threads.hosting import control_channel, group_members, hosted_tasks, thread_host
 from penstock.engines.threads.loop import global_state, thread
 from penstock.engines.threads.loop.commit import Purger
 from penstock.engines.threads.replicas import replica_folders, restoring
 from penstock.state.lmdb_replicas import lmdb_replica
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica, open_environment, remove_files
-from penstock.state.lmdb_replicas.watched import watch_replicas
+from penstock.state.lmdb_replicas.other_process import watch_replicas
 from penstock.testing.simulation.machines import Machine
 from penstock.testing.simulation.scheduler import Actor, Process, Scheduler
 
@@ -35,10 +35,10 @@ __all__ = ["OpenCopies", "SimulatedThreads", "SimulatedTime", "installed"]
 EPOCH_MS = 1_700_000_000_000  # the wall clock at the beginning
 _TIMED = (
     "penstock.base.clock",
-    "penstock.engines.global_copy",
+    "penstock.engines.global_store_copy",
     "penstock.engines.threads.hosting.restore_notes",
     "penstock.engines.threads.hosting.thread_host",
-    "penstock.engines.threads.loop.figures",
+    "penstock.engines.threads.loop.thread_figures",
     "penstock.engines.threads.loop.global_state",
     "penstock.engines.threads.loop.standby",
     "penstock.engines.threads.loop.task",

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.connect.connectors.file_positions import noted_offset
 from penstock.connect.file_source import FilePositions
 from penstock.connect.rest import WorkerServer
-from penstock.connect.settings import WorkerConfig
+from penstock.connect.worker_settings import WorkerConfig
 from penstock.errors import ConnectError, LogError, PenstockError
 from penstock.log.base import TopicLog
 from penstock.tools.demo.demo_log import TopicPlace

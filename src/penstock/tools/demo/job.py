@@ -25,16 +25,16 @@ from rich.text import Text
 from penstock.base.clock import unix_ms
 from penstock.base.terminal.human_numbers import size
 from penstock.base.terminal.live import LiveView, Screen
-from penstock.connect.generators import GeneratorSettings, paced
-from penstock.connect.generators import access_log as access_log_lines
+from penstock.connect.record_generators import GeneratorSettings, paced
+from penstock.connect.record_generators import access_log as access_log_lines
 from penstock.engines.application.planning import plan_for
 from penstock.engines.kafka_streams import KafkaStreams, State
-from penstock.engines.spark.gateway import stop_on_signals
-from penstock.engines.threads.hosting.positions import has_reached
+from penstock.engines.spark.jvm import stop_on_signals
+from penstock.engines.threads.hosting.epoch_positions import has_reached
 from penstock.errors import EnvironmentProblemError, LogError
 from penstock.log.base import TopicLog
 from penstock.log.ensure_topic import ensure_topic
-from penstock.log.groups.admin import lag
+from penstock.log.groups.group_admin import lag
 from penstock.log.open import open_log
 from penstock.serde import Serdes
 from penstock.tools.demo import access_log

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from penstock.errors import CheckpointMismatchError, CoPartitionError
 from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology, plan_of
-from penstock.topology.plan.stored import StoredPlan
+from penstock.topology.plan.plan_json import StoredPlan
 from penstock.topology.topology import Topology
 
 __all__ = ["Evolution", "compare", "plan_after", "require_compatible", "with_ids_of"]

@@ -14,7 +14,7 @@ from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.open import open_log
-from penstock.state.restores.restore import RestoreProgress
+from penstock.state.restores.restore_progress import RestoreProgress
 from penstock.state.views import open_view
 from penstock.topology.plan.internal_topics import changelogs_of
 from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology, TaskId

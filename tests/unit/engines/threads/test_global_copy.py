@@ -18,7 +18,7 @@ from global_table import globals_app
 
 from eventually import eventually
 from penstock.base.clock import unix_ms
-from penstock.engines import global_copy
+from penstock.engines import global_store_copy as global_copy
 from penstock.engines.threads.loop import global_state
 from penstock.engines.threads.loop.global_state import MemoryGlobals
 from penstock.engines.threads.loop.thread import StreamThread, ThreadHooks
@@ -27,7 +27,7 @@ from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 from penstock.runtime.global_stores import GLOBAL_TASK
 from penstock.runtime.sensor import Sensor
-from penstock.state.restores.restore import RestoreProgress
+from penstock.state.restores.restore_progress import RestoreProgress
 from penstock.topology.plan.plan import TaskId
 from threads import append, new_thread, records_of, settle
 

@@ -13,14 +13,14 @@ from penstock import Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.engines.application.planning import PlannedApp
 from penstock.engines.threads.app import ThreadApp
-from penstock.engines.threads.hosting.positions import KnownPositions, restore_positions
+from penstock.engines.threads.hosting.epoch_positions import KnownPositions, restore_positions
 from penstock.engines.threads.hosting.thread_state import ThreadState
 from penstock.errors import CheckpointMismatchError
 from penstock.log.base import Lease, OffsetAndMetadata, TopicPartition
 from penstock.log.embedded.log import EmbeddedLog
-from penstock.log.groups.admin import GroupAdmin
-from penstock.log.groups.gone_back import RESET_NOTE, KnownOffset, epoch_note, gone_back
-from penstock.log.groups.resets import Target
+from penstock.log.groups.group_admin import GroupAdmin
+from penstock.log.groups.offset_regressions import RESET_NOTE, KnownOffset, epoch_note, gone_back
+from penstock.log.groups.reset_targets import Target
 from penstock.log.open import open_log
 from penstock.state.checkpoint import read_document
 from penstock.state.lmdb_replicas.lmdb_replica import OWNER_LOCK

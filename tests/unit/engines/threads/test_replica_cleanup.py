@@ -22,7 +22,7 @@ from penstock.engines.threads.replicas.replica_folders import (
 from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
-from penstock.state import own_folder
+from penstock.state import private_folders as own_folder
 from penstock.state.lmdb_replicas.folders import remove_idle
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
 from penstock.state.maps import ReplicaPosition

@@ -12,7 +12,7 @@ from penstock import Serdes
 from penstock.base.clock import unix_ms
 from penstock.engines.threads.hosting.restore_watch import RestoreWatch, phase_of
 from penstock.engines.threads.hosting.thread_state import ThreadState
-from penstock.state.restores.restore import Restore
+from penstock.state.restores.restore_progress import Restore
 from penstock.topology.stores import StoreSpec
 
 TABLE = StoreSpec("s", "timestamped", Serdes.string(), Serdes.string())

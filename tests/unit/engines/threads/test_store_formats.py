@@ -9,7 +9,7 @@ import pytest
 from penstock import Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.engines.application.planning import PlannedApp, plan_for
-from penstock.engines.threads.hosting.start import NewEpoch, prepare_epoch
+from penstock.engines.threads.hosting.epoch_start import NewEpoch, prepare_epoch
 from penstock.errors import CheckpointMismatchError
 from penstock.log.open import open_log
 

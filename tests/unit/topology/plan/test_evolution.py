@@ -14,7 +14,7 @@ from penstock import Consumed, Materialized, Repartitioned, StreamsBuilder
 from penstock.errors import CheckpointMismatchError
 from penstock.serde import Serdes
 from penstock.topology.plan.evolution import Evolution, compare, plan_after, require_compatible
-from penstock.topology.plan.stored import StoredPlan, document_of, fingerprint_of
+from penstock.topology.plan.plan_json import StoredPlan, document_of, fingerprint_of
 from penstock.topology.topology import Topology
 
 STRINGS = Consumed(key_serde=Serdes.string(), value_serde=Serdes.string())

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.java_text.dates import days_from_civil
-from penstock.connect.connectors.http import json_bytes
+from penstock.connect.connectors.http_requests import json_bytes
 from penstock.connect.data import DataError, Moment, Schema, SinkRecord, Struct, Type
 from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, scale_of
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.base.java_text.numbers import double_text
 from penstock.connect.connectors.postgres.pgoutput import UNCHANGED, Cell
-from penstock.connect.connectors.postgres.texts import (
+from penstock.connect.connectors.postgres.type_texts import (
     DAY_US,
     civil_of_days,
     days_of_civil,

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from penstock.base.log_lines import own_logger
-from penstock.connect.connectors.postgres.capture import Capture
+from penstock.connect.connectors.postgres.captured_tables import Capture
 from penstock.connect.connectors.postgres.java_keys import key_of_hex, key_to_hex
 from penstock.connect.connectors.postgres.server import Server
 from penstock.connect.connectors.postgres.tables import Event, Row, TableForm

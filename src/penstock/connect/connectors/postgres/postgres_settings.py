@@ -19,8 +19,8 @@ from penstock.connect.config import (
     Refused,
     Setting,
 )
-from penstock.connect.connectors.postgres.capture import REPLICA_IDENTITY
-from penstock.connect.connectors.postgres.masks import Patterns
+from penstock.connect.connectors.postgres.captured_tables import REPLICA_IDENTITY
+from penstock.connect.connectors.postgres.column_masks import Patterns
 from penstock.connect.data import SettingError
 
 __all__ = ["CONFIG", "POSTGRES_MODEL", "parse_settings", "snapshot_mode"]

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 from penstock.base.log_lines import own_logger
 from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
 from penstock.connect.config import ConfigDef, Model
-from penstock.connect.connectors.postgres.capture import Capture
+from penstock.connect.connectors.postgres.captured_tables import Capture
+from penstock.connect.connectors.postgres.column_masks import column_rules
 from penstock.connect.connectors.postgres.continuity import GAP_HINT, left_history, moved_by_others
 from penstock.connect.connectors.postgres.envelope import (
     HEARTBEAT_KEY,
@@ -28,7 +29,6 @@ from penstock.connect.connectors.postgres.envelope import (
     source_struct,
 )
 from penstock.connect.connectors.postgres.incremental import IncrementalSnapshots, Progress, row_offset
-from penstock.connect.connectors.postgres.masks import column_rules
 from penstock.connect.connectors.postgres.notifications import Notifications
 from penstock.connect.connectors.postgres.pgoutput import (
     UNCHANGED,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.base.log_lines import own_logger
+from penstock.connect.connectors.postgres.column_masks import ColumnMasks, Patterns
 from penstock.connect.connectors.postgres.columns import ColumnForm, Handling, column_form, with_schema
 from penstock.connect.connectors.postgres.defaults import default_value
 from penstock.connect.connectors.postgres.envelope import (
@@ -18,7 +19,6 @@ from penstock.connect.connectors.postgres.envelope import (
     now_fields,
     source_struct,
 )
-from penstock.connect.connectors.postgres.masks import ColumnMasks, Patterns
 from penstock.connect.connectors.postgres.names import adjusted_field, adjusted_schema, topic_name
 from penstock.connect.connectors.postgres.pgoutput import UNCHANGED, Cell, RelationMessage
 from penstock.connect.connectors.postgres.types import PgType, source_type

@@ -11,14 +11,14 @@ from typing import Any
 from penstock.base.masking import without_passwords
 from penstock.base.secrets import is_secret
 from penstock.console.actions import audit
-from penstock.console.limits import ANSWER_CHARACTERS, cut
+from penstock.console.part_interfaces import SqlResult, Statements
+from penstock.console.request_limits import ANSWER_CHARACTERS, cut
 from penstock.console.schemas import Schemas
-from penstock.console.sources import SqlResult, Statements
 from penstock.console.web.api.writes import require
 from penstock.console.web.page import NotThereError, Visit, whole
 from penstock.console.web.visitors import Role
 from penstock.errors import ConfigError, PenstockError
-from penstock.serde.plain import plain
+from penstock.serde.plain_json import plain
 from penstock.topology.description import graph_in_text
 
 __all__ = [

@@ -15,7 +15,7 @@ from penstock.console.web.api.applications import line_of
 from penstock.console.web.api.topic_endpoints import message_document
 from penstock.console.web.page import Visit
 from penstock.console.web.pages.log_pages import log_of, message_query
-from penstock.serde.plain import plain
+from penstock.serde.plain_json import plain
 
 __all__ = ["application_events", "tail_events"]
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from penstock.base.escapes import json_text
-from penstock.console.limits import FILE_BYTES, SHOWN_CHARACTERS, exporting, fit_for_file
 from penstock.console.messages import one_message, read_messages, record_at
+from penstock.console.request_limits import FILE_BYTES, SHOWN_CHARACTERS, exporting, fit_for_file
 from penstock.console.web.message_views import as_csv, as_json_lines
 from penstock.console.web.page import NotThereError, Visit
 from penstock.console.web.pages import log_pages
 from penstock.console.web.pages.log_pages import group_rows, log_of, message_query, place_of
 from penstock.errors import PenstockError
-from penstock.serde.plain import plain, text_of
+from penstock.serde.plain_json import plain, text_of
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog

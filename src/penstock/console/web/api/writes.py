@@ -16,7 +16,7 @@ from penstock.errors import ConfigError, InvalidStateError, PenstockError
 from penstock.log.application_needs import owner_of
 
 if TYPE_CHECKING:
-    from penstock.console.sources import Connectors
+    from penstock.console.part_interfaces import Connectors
     from penstock.log.base import TopicInfo, TopicPartition
 
 __all__ = [

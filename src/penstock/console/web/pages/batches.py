@@ -13,8 +13,8 @@ from penstock.console.exposure import HIDDEN, LETTER_HEADERS
 from penstock.console.messages import MessageQuery, original_of, read_messages
 from penstock.console.web.page import Visit, whole
 from penstock.console.web.pages.application_pages import failure_of, head_of, linked_nodes, linked_places, linked_topics
-from penstock.metrics.batches import busy_seconds, times_the_median
-from penstock.serde.plain import text_of
+from penstock.metrics.batch_records import busy_seconds, times_the_median
+from penstock.serde.plain_json import text_of
 
 __all__ = ["RANGES", "Range", "batches", "charts_of", "errors", "range_of", "tasks"]
 

@@ -10,15 +10,15 @@ from penstock.base.clock import unix_ms
 from penstock.base.durations import timestamp_ms
 from penstock.console.filtering import document_in
 from penstock.console.group_watch import GroupRow, waiting_of
+from penstock.console.lag_trend import Trend
 from penstock.console.messages import MessageQuery, neighbours, one_message, read_messages, record_at
-from penstock.console.trend import Trend
 from penstock.console.web.message_views import hex_lines, tree_of
 from penstock.console.web.page import NotThereError, Visit, whole
 from penstock.console.web.pages.application_pages import linked_places, linked_topics
 from penstock.errors import LogError, OffsetOutOfRangeError, PenstockError
 from penstock.log.application_needs import owner_of
 from penstock.log.base import TopicPartition
-from penstock.log.groups.admin import GroupAdmin, seconds_behind
+from penstock.log.groups.group_admin import GroupAdmin, seconds_behind
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog

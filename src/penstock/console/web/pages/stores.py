@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.durations import timestamp_ms
 from penstock.base.escapes import json_text, visible
-from penstock.console.limits import CELL_CHARACTERS, SHOWN_CHARACTERS, cut
+from penstock.console.request_limits import CELL_CHARACTERS, SHOWN_CHARACTERS, cut
 from penstock.console.web.page import Visit
 from penstock.console.web.pages.application_pages import head_of
 from penstock.errors import ConfigError, PenstockError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import StateError
 from penstock.log.base import TopicPartition
-from penstock.state.changelog.following import StoreRestorer
+from penstock.state.changelog.changelog_restore import StoreRestorer
 from penstock.topology.plan.internal_topics import changelog_topic, changelogs_of
 from penstock.topology.stores import StoreSpec
 

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.clock import unix_ms
 from penstock.base.log_lines import own_logger
+from penstock.engines.application.application_mode import in_own_mode
 from penstock.engines.application.application_note import read_application
 from penstock.engines.application.identities import check_log_identity
 from penstock.engines.application.internal_topic_creation import write_complete
 from penstock.engines.application.locations import Locations, open_app_log
-from penstock.engines.application.modes import in_own_mode
 from penstock.engines.application.planning import PlannedApp, plan_for
 from penstock.engines.application.stored_plans import write_stored_plan
 from penstock.engines.micro_batches.planned_batch import LastBatch, PlannedBatch
@@ -37,7 +37,7 @@ from penstock.engines.micro_batches.takeovers import TakenOverError, marked_batc
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.spark.spark_log import QUERY, forget_batches, planned_batches
 from penstock.errors import CheckpointMismatchError
-from penstock.log.groups.gone_back import MARK
+from penstock.log.groups.offset_regressions import MARK
 from penstock.log.leases import held_lease
 from penstock.state.checkpoint import (
     delete_document,
@@ -49,7 +49,7 @@ from penstock.state.checkpoint import (
 )
 from penstock.state.lmdb_replicas.folders import own_replicas, remove_replica
 from penstock.topology.plan.evolution import require_compatible
-from penstock.topology.plan.stored import StoredPlan
+from penstock.topology.plan.plan_json import StoredPlan
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

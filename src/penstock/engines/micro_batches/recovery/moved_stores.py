@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.log.base import Lease
     from penstock.state.maps import Overlay
     from penstock.topology.plan.plan import PlannedSubTopology
-    from penstock.topology.plan.stored import Home, StoredPlan
+    from penstock.topology.plan.plan_json import Home, StoredPlan
 
 __all__ = ["move_stores"]
 

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.engines.application.application_mode import CONTINUOUS, in_own_mode, mode_of
 from penstock.engines.application.internal_topic_creation import complete_changelogs
 from penstock.engines.application.locations import open_app_log
-from penstock.engines.application.modes import CONTINUOUS, in_own_mode, mode_of
 from penstock.engines.application.planning import PlannedApp, plan_for
 from penstock.engines.application.stored_plans import note_lost, read_stored_plan
 from penstock.engines.micro_batches.planned_batch import LastBatch, committed_by_spark
@@ -23,7 +23,7 @@ from penstock.engines.micro_batches.recovery.changelog_rows import ChangelogRows
 from penstock.errors import CheckpointMismatchError, MissingSegmentError, StateError
 from penstock.log.fenced_record import OFFSETS_KEY
 from penstock.log.leases import held_lease
-from penstock.state.changelog.following import in_pieces, put_snapshot
+from penstock.state.changelog.changelog_restore import in_pieces, put_snapshot
 from penstock.state.changelog.formats import APPLICATION, NOTE, TaskNumbers
 from penstock.state.maps import NO_BATCH
 from penstock.state.segments.chain import Chain, follow_chain
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.log.base import TopicLog
     from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology
-    from penstock.topology.plan.stored import StoredPlan
+    from penstock.topology.plan.plan_json import StoredPlan
     from penstock.topology.topology import Topology
 
 __all__ = [

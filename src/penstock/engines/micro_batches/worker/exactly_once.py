@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from penstock.base.clock import unix_ms
 from penstock.base.log_lines import Work, own_logger
-from penstock.engines.global_copy import GlobalStores
+from penstock.engines.global_store_copy import GlobalStores
 from penstock.engines.micro_batches.envelope import Envelope, EnvelopeKind
 from penstock.engines.micro_batches.spark_tasks import run_name
 from penstock.engines.micro_batches.stage_rows import ALL_PARTITIONS, ArrivedRows, HandedRows

@@ -14,7 +14,7 @@ from penstock.engines.micro_batches.envelope import Envelope, EnvelopeKind
 from penstock.engines.micro_batches.planned_batch import BatchFacts
 from penstock.engines.micro_batches.spark_tasks import run_name
 from penstock.engines.micro_batches.stage_rows import ArrivedRows
-from penstock.engines.spark import faults
+from penstock.engines.spark import fault_injection as faults
 from penstock.engines.threads.loop.commit import RefusedRecords, by_partition
 from penstock.errors import ProductionError
 

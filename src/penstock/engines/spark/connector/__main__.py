@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from penstock.engines.spark.connector.frames import Frame, read_frame, write_frame
 from penstock.engines.spark.failures import spark_error_reason, spark_error_text
-from penstock.engines.spark.quiet import quiet_pyspark
+from penstock.engines.spark.pyspark_warnings import quiet_pyspark
 
 __all__ = ["main"]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.engines.spark.masters import is_one_process, retries_tasks
+from penstock.engines.spark.master_urls import is_one_process, retries_tasks
 from penstock.errors import (
     AppFailedError,
     FencedError,

@@ -18,7 +18,7 @@ from penstock.topology.plan.plan import TaskId
 
 if TYPE_CHECKING:
     from penstock.engines.threads.assignment import StateHolders, TaskList
-    from penstock.engines.threads.hosting.job import ContinuousJob
+    from penstock.engines.threads.hosting.epoch_job import ContinuousJob
     from penstock.engines.threads.hosting.task_sharing import TaskSharing
 
 __all__ = ["Epoch"]

@@ -25,12 +25,12 @@ from penstock.log.streams_groups.description import (
     StatusCode,
     StreamsHeartbeat,
 )
+from penstock.log.streams_groups.group_refusals import refusal
 from penstock.log.streams_groups.member import MemberFacts, MemberState, StreamsMember
-from penstock.log.streams_groups.refusals import refusal
 from penstock.topology.plan.plan import TaskId
 
 if TYPE_CHECKING:
-    from penstock.engines.threads.hosting.job import ContinuousJob
+    from penstock.engines.threads.hosting.epoch_job import ContinuousJob
     from penstock.engines.threads.hosting.thread_state import ThreadState
     from penstock.log.streams_groups.description import StreamsCoordinator
 

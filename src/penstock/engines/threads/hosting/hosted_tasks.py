@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.engines.threads.loop.asked_once import AskedOnce
+from penstock.engines.threads.loop.shared_lookups import AskedOnce
 from penstock.engines.threads.loop.standby import StateUpdater, followed_places, replica_lag
 from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.log.open import open_log
@@ -13,10 +13,10 @@ from penstock.topology.plan.plan import TaskId
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
-    from penstock.engines.threads.hosting.job import ContinuousJob
+    from penstock.engines.threads.hosting.epoch_job import ContinuousJob
     from penstock.engines.threads.hosting.restore_notes import RestoreNotes
     from penstock.engines.threads.loop.thread import StreamThread
-    from penstock.engines.threads.loop.thread_hooks import ThreadLog
+    from penstock.engines.threads.loop.thread_environment import ThreadLog
 
 __all__ = ["HostedTasks"]
 

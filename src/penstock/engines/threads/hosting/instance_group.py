@@ -22,11 +22,11 @@ from penstock.errors import ConfigError, PenstockError
 from penstock.log.processes import is_of_here, may_run, own_process
 from penstock.log.streams_groups.assignor import configured
 from penstock.log.streams_groups.description import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, StatusCode, StreamsHeartbeat
+from penstock.log.streams_groups.group_refusals import fit_group, refuse_other_topology
 from penstock.log.streams_groups.member import MemberFacts
-from penstock.log.streams_groups.refusals import fit_group, refuse_other_topology
 from penstock.log.url import kafka_servers
 from penstock.state.checkpoint import replace_document
-from penstock.topology.configured.apply import with_settings
+from penstock.topology.configured.apply_settings import with_settings
 from penstock.topology.plan.group_topology import group_topology
 from penstock.topology.plan.internal_topics import numbers_topic
 

@@ -11,16 +11,16 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.clock import unix_ms
+from penstock.engines.application.application_mode import CONTINUOUS, MICRO_BATCH, has_run_in_batches
 from penstock.engines.application.application_note import (
     read_application,
     share_application,
     take_application,
     write_application,
 )
-from penstock.engines.application.modes import CONTINUOUS, MICRO_BATCH, has_run_in_batches
 from penstock.errors import CheckpointMismatchError
 from penstock.log.processes import may_run, own_process
-from penstock.topology.plan.stored import StoredPlan
+from penstock.topology.plan.plan_json import StoredPlan
 
 if TYPE_CHECKING:
     from penstock.log.base import Lease, TopicLog

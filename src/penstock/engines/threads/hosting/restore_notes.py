@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.state.restores.restore import RestoreProgress
+    from penstock.state.restores.restore_progress import RestoreProgress
 
 __all__ = ["RestoreNotes"]
 

@@ -11,7 +11,7 @@ from penstock.base.clock import unix_ms
 from penstock.base.log_lines import own_logger
 from penstock.engines.spark.crash_notes import LONG_STEP_S
 from penstock.log.base import TopicPartition
-from penstock.state.restores.restore import Restore, RestoreProgress, StateRestoreListener
+from penstock.state.restores.restore_progress import Restore, RestoreProgress, StateRestoreListener
 
 if TYPE_CHECKING:
     from penstock.engines.threads.hosting.thread_state import ThreadState

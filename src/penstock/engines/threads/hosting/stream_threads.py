@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.engines.dataframes import DataFrameQuery, dataframe_queries
-from penstock.engines.spark.gateway import silence_py4j
+from penstock.engines.spark.jvm import silence_py4j
 from penstock.engines.spark.session import dataframe_query_settings, users_spark_settings
-from penstock.engines.threads.hosting.checks import UnreadPatience, require_core_for_dataframes
+from penstock.engines.threads.hosting.epoch_checks import UnreadPatience, require_core_for_dataframes
+from penstock.engines.threads.hosting.epoch_start import SPARE_SLOTS, THREAD_SETTINGS, EpochPlans, require_continuous
 from penstock.engines.threads.hosting.instance_group import (
     InstanceGroup,
     leave_for_dead,
@@ -18,11 +19,10 @@ from penstock.engines.threads.hosting.instance_group import (
     why_not_shared,
 )
 from penstock.engines.threads.hosting.restore_watch import RestoreWatch
-from penstock.engines.threads.hosting.start import SPARE_SLOTS, THREAD_SETTINGS, EpochPlans, require_continuous
 from penstock.engines.threads.hosting.thread_jobs import ThreadJobs
 from penstock.log.streams_groups.description import Endpoint
 from penstock.query.placement import PlacementNote
-from penstock.topology.configured.apply import with_serdes
+from penstock.topology.configured.apply_settings import with_serdes
 from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from penstock.engines.application.planning import PlannedApp
     from penstock.engines.engine import Start
     from penstock.engines.spark.progress import BatchProgress
-    from penstock.engines.threads.hosting.job import ContinuousJob
+    from penstock.engines.threads.hosting.epoch_job import ContinuousJob
     from penstock.errors import PenstockError
     from penstock.log.base import GroupMembership, Lease, TopicLog, TopicPartition
-    from penstock.query.metadata import HostInfo
-    from penstock.state.restores.restore import Restore
+    from penstock.query.instances import HostInfo
+    from penstock.state.restores.restore_progress import Restore
     from penstock.topology.plan.plan import PhysicalPlan
-    from penstock.topology.plan.stored import StoredPlan
+    from penstock.topology.plan.plan_json import StoredPlan
 
 __all__ = ["StreamThreads"]
 

@@ -18,7 +18,7 @@ from penstock.engines.threads.hosting.thread_state import caught_up_places, foll
 from penstock.topology.plan.plan import TaskId
 
 if TYPE_CHECKING:
-    from penstock.engines.threads.hosting.job import ContinuousJob
+    from penstock.engines.threads.hosting.epoch_job import ContinuousJob
     from penstock.engines.threads.hosting.thread_state import ThreadState
     from penstock.errors import PenstockError
 

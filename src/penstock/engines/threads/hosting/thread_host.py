@@ -14,21 +14,21 @@ from penstock.base.log_lines import Work, own_logger
 from penstock.engines.spark.failures import to_worker_error
 from penstock.engines.spark.job import load_app
 from penstock.engines.spark.worker_process import prepare_worker
-from penstock.engines.threads.hosting.job import thread_name
+from penstock.engines.threads.hosting.epoch_job import thread_name
 from penstock.engines.threads.hosting.restore_notes import RestoreNotes
 from penstock.errors import FencedError, OffsetOutOfRangeError
 from penstock.log.base import TopicPartition
 
 if TYPE_CHECKING:
     from penstock.engines.threads.hosting.control_channel import ControlClient
+    from penstock.engines.threads.hosting.epoch_job import ContinuousJob
     from penstock.engines.threads.hosting.hosted_tasks import HostedTasks
-    from penstock.engines.threads.hosting.job import ContinuousJob
-    from penstock.engines.threads.loop.figures import ThreadCounts
     from penstock.engines.threads.loop.pace import Fronts
     from penstock.engines.threads.loop.thread import StreamThread
-    from penstock.engines.threads.loop.thread_hooks import ThreadLog
+    from penstock.engines.threads.loop.thread_environment import ThreadLog
+    from penstock.engines.threads.loop.thread_figures import ThreadCounts
     from penstock.log.base import GroupMembership, StreamsMembership
-    from penstock.state.restores.restore import RestoreProgress
+    from penstock.state.restores.restore_progress import RestoreProgress
 
 __all__ = ["ThreadHost", "hosted_threads", "run_thread"]
 
@@ -160,9 +160,9 @@ class ThreadHost:
             How it has ended, "stopped", "lost" or "dropped", and the revision of the last list that is carried out.
         """
         from penstock.engines.threads.hosting.hosted_tasks import HostedTasks
-        from penstock.engines.threads.loop.figures import ThreadCounts
         from penstock.engines.threads.loop.thread import StreamThread
-        from penstock.engines.threads.loop.thread_hooks import ThreadHooks
+        from penstock.engines.threads.loop.thread_environment import ThreadHooks
+        from penstock.engines.threads.loop.thread_figures import ThreadCounts
         from penstock.engines.threads.replicas.replica_folders import ReplicaCleanup
         from penstock.log.thread_clients import Writer
 
@@ -345,7 +345,7 @@ def _key(job: ContinuousJob) -> tuple[str, str]:
 
 def _log_of(job: ContinuousJob) -> ThreadLog:
     """Return the log, opened once in a worker process."""
-    from penstock.engines.threads.loop.bounded import BoundedLog
+    from penstock.engines.threads.loop.bounded_log import BoundedLog
     from penstock.log.open import open_log
 
     key = _key(job)

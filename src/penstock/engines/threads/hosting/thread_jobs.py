@@ -24,26 +24,26 @@ from penstock.engines.spark.failures import (
     spark_error_reason,
     spark_error_text,
 )
-from penstock.engines.spark.gateway import silence_py4j
 from penstock.engines.spark.job import load_app
-from penstock.engines.spark.quiet import quiet_pyspark
+from penstock.engines.spark.jvm import silence_py4j
+from penstock.engines.spark.pyspark_warnings import quiet_pyspark
 from penstock.engines.threads.assignment import StateHolders
-from penstock.engines.threads.hosting.checks import (
+from penstock.engines.threads.hosting.control_channel import ControlAddress, ControlServer, Member
+from penstock.engines.threads.hosting.crashes import MOST_RESTARTS, CrashWatch, LostThreads, is_passing
+from penstock.engines.threads.hosting.epoch import Epoch
+from penstock.engines.threads.hosting.epoch_checks import (
     UnreadPatience,
     UnreadWatch,
     control_addresses,
     refuse_speculation,
     require_same_topics,
 )
-from penstock.engines.threads.hosting.control_channel import ControlAddress, ControlServer, Member
-from penstock.engines.threads.hosting.crashes import MOST_RESTARTS, CrashWatch, LostThreads, is_passing
-from penstock.engines.threads.hosting.epoch import Epoch
-from penstock.engines.threads.hosting.figures import ProgressCounter
-from penstock.engines.threads.hosting.job import thread_name
-from penstock.engines.threads.hosting.positions import KnownPositions, has_reached
+from penstock.engines.threads.hosting.epoch_job import thread_name
+from penstock.engines.threads.hosting.epoch_positions import KnownPositions, has_reached
 from penstock.engines.threads.hosting.restore_watch import RestoreWatch
 from penstock.engines.threads.hosting.task_sharing import PlacedTasks
 from penstock.engines.threads.hosting.thread_host import hosted_threads
+from penstock.engines.threads.hosting.thread_progress import ProgressCounter
 from penstock.errors import AppFailedError, PenstockError
 from penstock.log.base import TopicPartition
 
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from penstock.engines.spark.progress import BatchProgress
+    from penstock.engines.threads.hosting.epoch_job import ContinuousJob
     from penstock.engines.threads.hosting.instance_group import InstanceGroup
-    from penstock.engines.threads.hosting.job import ContinuousJob
     from penstock.engines.threads.hosting.task_sharing import TaskSharing
     from penstock.log.base import GroupMembership, TopicLog
     from penstock.query.placement import PlacementNote

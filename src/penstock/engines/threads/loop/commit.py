@@ -36,7 +36,7 @@ from penstock.base.log_lines import own_logger
 from penstock.errors import LogUnavailableError, PenstockError, ProductionError
 from penstock.log.base import HEADERS_TYPE, TopicPartition
 from penstock.log.client_counts import count as count_records
-from penstock.log.groups.gone_back import epoch_note
+from penstock.log.groups.offset_regressions import epoch_note
 from penstock.log.partitioner import partition_for
 from penstock.log.streams_groups.offset_metadata import OffsetMetadata
 from penstock.runtime.aggregate.windows import last_emit_meta

@@ -1,8 +1,8 @@
 """The global stores of a thread: read to the end before the first record, then followed.
 
 Kafka Streams has a thread of its own for them, and a copy for each instance. Here the threads of a machine are
-processes, and share one copy (`penstock.engines.global_copy`): one of them writes it, all read it. Without a folder for
-replicas a thread keeps a copy in memory.
+processes, and share one copy (`penstock.engines.global_store_copy`): one of them writes it, all read it. Without a
+folder for replicas a thread keeps a copy in memory.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.global_copy import CopyWriter, GlobalCopy, GlobalFiller, pieces_of
+from penstock.engines.global_store_copy import CopyWriter, GlobalCopy, GlobalFiller, pieces_of
 from penstock.engines.threads.replicas.replica_folders import global_folder
 from penstock.engines.threads.replicas.restoring import OnProgress, layout_of
 from penstock.runtime.global_stores import GlobalViews
 from penstock.state.maps import MemoryTaskState
-from penstock.state.own_folder import open_lock, own_folder
-from penstock.state.restores.restore import RestoreProgress
+from penstock.state.private_folders import open_lock, own_folder
+from penstock.state.restores.restore_progress import RestoreProgress
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
-    from penstock.engines.threads.loop.thread_hooks import ThreadHooks
+    from penstock.engines.threads.loop.thread_environment import ThreadHooks
     from penstock.log.base import Fetched, TopicLog, TopicPartition
     from penstock.runtime.sensor import Sensor
     from penstock.topology.stores import StoreSpec

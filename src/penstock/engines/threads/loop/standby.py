@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.threads.loop.asked_once import AskedOnce
+from penstock.engines.threads.loop.shared_lookups import AskedOnce
 from penstock.engines.threads.replicas.restoring import source_topics
 from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.errors import (
@@ -36,8 +36,8 @@ from penstock.log.base import TopicPartition
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
-    from penstock.engines.threads.loop.thread_hooks import ThreadLog
-    from penstock.state.restores.restore import RestoreProgress
+    from penstock.engines.threads.loop.thread_environment import ThreadLog
+    from penstock.state.restores.restore_progress import RestoreProgress
     from penstock.topology.plan.plan import TaskId
 
 __all__ = ["StateUpdater", "followed_places", "replica_lag"]

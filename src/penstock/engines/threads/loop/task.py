@@ -35,7 +35,7 @@ import pyarrow as pa
 
 from penstock.engines.threads.loop.commit import ReplayNotes
 from penstock.log.client_counts import CLOSED_TASKS, count
-from penstock.log.stored import record_bytes
+from penstock.log.stored_batches import record_bytes
 from penstock.runtime.rows import TopicBatch
 from penstock.runtime.sensor import Volume
 from penstock.runtime.task import StreamTask, TaskPart

@@ -20,7 +20,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.base.log_lines import Work, own_logger
-from penstock.engines.threads.loop.asked_once import AskedOnce
 from penstock.engines.threads.loop.commit import (
     Commit,
     CommitSchedule,
@@ -29,16 +28,17 @@ from penstock.engines.threads.loop.commit import (
     notes_of,
     parts_of_output,
 )
-from penstock.engines.threads.loop.figures import StepTimes, TaskFigures, ThreadFigures
 from penstock.engines.threads.loop.global_state import GlobalState, open_globals
 from penstock.engines.threads.loop.pace import Pace, merged_by_time, pace_groups
+from penstock.engines.threads.loop.shared_lookups import AskedOnce
 from penstock.engines.threads.loop.task import ActiveTask
-from penstock.engines.threads.loop.thread_hooks import ThreadHooks, ThreadLog
+from penstock.engines.threads.loop.thread_environment import ThreadHooks, ThreadLog
+from penstock.engines.threads.loop.thread_figures import StepTimes, TaskFigures, ThreadFigures
 from penstock.engines.threads.replicas.restoring import restored_places
 from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.errors import InvalidStateError, LogError, OffsetOutOfRangeError, UnknownTopicError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
-from penstock.log.groups.gone_back import gone_back, gone_back_error, gone_back_text
+from penstock.log.groups.offset_regressions import gone_back, gone_back_error, gone_back_text
 from penstock.runtime.context import Surroundings
 from penstock.topology.plan.plan import TaskId
 

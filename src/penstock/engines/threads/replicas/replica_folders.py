@@ -18,9 +18,9 @@ import lmdb
 from penstock.base.log_lines import own_logger
 from penstock.state.lmdb_replicas.folders import global_place, remove_idle
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
-from penstock.state.lmdb_replicas.watched import watch_replicas
+from penstock.state.lmdb_replicas.other_process import watch_replicas
 from penstock.state.maps import MemoryReplica, Replica, ReplicaPosition
-from penstock.state.own_folder import own_folder
+from penstock.state.private_folders import own_folder
 from penstock.topology.plan.plan import TaskId
 
 if TYPE_CHECKING:

@@ -24,10 +24,10 @@ from penstock.log.base import TopicPartition
 from penstock.log.fenced_record import newest_record
 from penstock.log.topic_settings import may_miss_deletions
 from penstock.serde.column import to_bytes_list
-from penstock.state.changelog.following import StoreFollower
+from penstock.state.changelog.changelog_restore import StoreFollower
 from penstock.state.changelog.formats import TaskNumbers
 from penstock.state.maps import ReplicaPosition, time_notes, time_since
-from penstock.state.restores.restore import RestoreProgress
+from penstock.state.restores.restore_progress import RestoreProgress
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from penstock.engines.threads.replicas.restoring import (
 )
 from penstock.errors import InvalidStateError
 from penstock.log.base import TopicPartition
-from penstock.log.groups.gone_back import KnownOffset
+from penstock.log.groups.offset_regressions import KnownOffset
 from penstock.serde.column import to_bytes_list
 from penstock.state.changelog import records_of_changes, records_of_puts
 from penstock.state.changelog.formats import TaskNumbers

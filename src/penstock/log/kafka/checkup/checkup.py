@@ -14,14 +14,14 @@ from penstock.base.check_result import CheckResult
 from penstock.base.terminal.human_numbers import counted
 from penstock.errors import LogError
 from penstock.log.application_needs import ApplicationNeeds
-from penstock.log.kafka.checkup.inquiry import (
+from penstock.log.kafka.checkup.broker_capabilities import check_clock, check_features, check_quotas, check_requests
+from penstock.log.kafka.checkup.cluster_questions import (
     advertised_brokers,
     broker_settings,
     features,
     topic_facts,
     topic_settings,
 )
-from penstock.log.kafka.checkup.offers import check_clock, check_features, check_quotas, check_requests
 from penstock.log.kafka.checkup.rights import RightsOf
 from penstock.log.kafka.client_settings import ClientSettings
 from penstock.log.kafka.clients.connections import Clients
@@ -32,8 +32,8 @@ from penstock.log.kafka.wire.groups import EARLIEST, committed_offsets, list_off
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicPartition
-    from penstock.log.kafka.access import ClusterAccess
-    from penstock.log.kafka.checkup.inquiry import TopicFacts
+    from penstock.log.kafka.checkup.cluster_questions import TopicFacts
+    from penstock.log.kafka.refused_access import ClusterAccess
 
 __all__ = ["Reached", "broker_rules", "examine_cluster", "first_answer", "reach_brokers"]
 

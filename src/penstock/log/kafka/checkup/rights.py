@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from confluent_kafka import KafkaError
 
 from penstock.base.check_result import CheckResult
-from penstock.log.kafka.checkup.inquiry import (
+from penstock.log.kafka.checkup.cluster_questions import (
     COMPACTED,
     TopicFacts,
     absent_topic_rights,
@@ -22,7 +22,7 @@ from penstock.log.kafka.failures import name_of, persist, remedy
 
 if TYPE_CHECKING:
     from penstock.log.application_needs import ApplicationNeeds
-    from penstock.log.kafka.access import ClusterAccess
+    from penstock.log.kafka.refused_access import ClusterAccess
     from penstock.log.kafka.wire.cluster import Cluster
 
 __all__ = ["MissingRight", "RightsOf", "missing_topic_rights"]

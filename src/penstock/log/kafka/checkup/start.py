@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError
 
 from penstock.errors import AuthorizationError, LogError
-from penstock.log.kafka.checkup.inquiry import COMPACTED, creation_error, topic_facts, transactional_id_error
-from penstock.log.kafka.checkup.offers import missing_requests
+from penstock.log.kafka.checkup.broker_capabilities import missing_requests
+from penstock.log.kafka.checkup.cluster_questions import COMPACTED, creation_error, topic_facts, transactional_id_error
 from penstock.log.kafka.checkup.rights import MissingRight, missing_topic_rights
 from penstock.log.kafka.failures import persist
 

@@ -15,10 +15,10 @@ from penstock.base.log_lines import own_logger
 from penstock.config import CONFIG_DEFS
 from penstock.errors import ConfigError
 from penstock.log.client_interfaces import ProducerOptions
-from penstock.log.kafka.access import ClusterAccess
 from penstock.log.kafka.client_settings import REQUEST_TIMEOUT_MS, ClientSettings, TransactionTimeouts
 from penstock.log.kafka.clients.fetcher import FetchLimits
 from penstock.log.kafka.failures import is_transient
+from penstock.log.kafka.refused_access import ClusterAccess
 from penstock.log.kafka.wire.batch_format import codec_number
 from penstock.log.kafka.wire.batch_reader import MOST_UNPACKED_BYTES
 from penstock.log.kafka.wire.cluster import Cluster

@@ -20,7 +20,7 @@ from penstock.log.kafka.wire.connection import arrivals, check
 from penstock.log.kafka.wire.fetch import FetchSession, FetchSizes
 
 if TYPE_CHECKING:
-    from penstock.log.kafka.access import ClusterAccess
+    from penstock.log.kafka.refused_access import ClusterAccess
     from penstock.log.kafka.wire.cluster import Cluster
     from penstock.log.kafka.wire.connection import BrokerConnection
 

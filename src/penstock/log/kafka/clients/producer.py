@@ -33,8 +33,8 @@ from penstock.log.kafka.writing import AnyPart, Part, checked
 if TYPE_CHECKING:
     from confluent_kafka import Message, Producer
 
-    from penstock.log.kafka.access import ClusterAccess
     from penstock.log.kafka.clients.connections import Clients
+    from penstock.log.kafka.refused_access import ClusterAccess
 
 __all__ = ["Deliveries", "KafkaProducer", "enqueue", "enqueue_to", "flush"]
 

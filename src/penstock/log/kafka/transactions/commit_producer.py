@@ -13,12 +13,12 @@ from penstock.errors import FencedError, LogError, LogUnavailableError, Producti
 from penstock.log.base import GroupMembership, OffsetAndMetadata, StreamsMembership, TopicPartition
 from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure, membership_failure, not_in_time, persist
-from penstock.log.kafka.transactions.failed import TransactionAttempts, refusal
+from penstock.log.kafka.transactions.failed_transactions import TransactionAttempts, refusal
 from penstock.log.kafka.wire.groups import LATEST, list_offsets
 from penstock.log.kafka.wire.produce import IdempotentWriter, NotWrittenError, ProduceRequests
 from penstock.log.kafka.wire.transactions import ProducerTransactions
 from penstock.log.kafka.writing import AnyPart, checked
-from penstock.log.stored import Placed, StoredRecords, joined, record_bytes
+from penstock.log.stored_batches import Placed, StoredRecords, joined, record_bytes
 from penstock.log.thread_clients import Part, Writer
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from penstock.log.kafka.transactions.fenced_producers import PLANNER, is_own_id
 from penstock.log.kafka.transactions.ledger import entry_part
 from penstock.log.kafka.wire.transactions import ProducerTransactions, list_transactions
 from penstock.log.leases import LEASE_WRITER, Leases, lease_name, lease_of, refuse_newer
-from penstock.log.streams_groups.refusals import shared_already
+from penstock.log.streams_groups.group_refusals import shared_already
 from penstock.log.thread_clients import CHANGELOG_WRITER, Part, Writer
 
 if TYPE_CHECKING:

@@ -20,19 +20,19 @@ from penstock.errors import (
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure, not_in_time
-from penstock.log.kafka.transactions.failed import TransactionAttempts, refusal
+from penstock.log.kafka.transactions.failed_transactions import TransactionAttempts, refusal
 from penstock.log.kafka.transactions.ledger import LEASE, Ledger, LedgerRecord, entry_part, partition_of
 from penstock.log.kafka.wire.produce import NotWrittenError
 from penstock.log.kafka.wire.transactions import TransactionTimedOutError
 from penstock.log.kafka.writing import AnyPart, checked
-from penstock.log.stored import joined
+from penstock.log.stored_batches import joined
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.log.kafka.transactions.core import KafkaCore
     from penstock.log.kafka.transactions.fenced_producers import OwnProducer
-    from penstock.log.stored import StoredRecords
+    from penstock.log.stored_batches import StoredRecords
 
 __all__ = ["KafkaTransaction", "transaction"]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.base.varints import INT_BYTES, read_signed, signed
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA
-from penstock.log.stored import record_bytes
+from penstock.log.stored_batches import record_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

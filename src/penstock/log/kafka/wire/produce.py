@@ -24,7 +24,7 @@ from penstock.log.kafka.wire.batch_reader import BatchHead
 from penstock.log.kafka.wire.connection import check
 from penstock.log.kafka.wire.few_records import FEW
 from penstock.log.kafka.wire.record_batches import NO_PRODUCER, ProducerState, encode_batches
-from penstock.log.stored import StoredRecords
+from penstock.log.stored_batches import StoredRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, MutableMapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from penstock.log.kafka.wire.cluster import Cluster
     from penstock.log.kafka.wire.connection import BrokerConnection
-    from penstock.log.stored import StoredBatch
+    from penstock.log.stored_batches import StoredBatch
 
 __all__ = [
     "ADDS_PARTITIONS",

@@ -45,7 +45,7 @@ from penstock.log.kafka.wire.connection import check
 from penstock.log.kafka.wire.fetch import aborted_of, fetch_request
 from penstock.log.kafka.wire.few_records import FEW, encode_few
 from penstock.log.kafka.wire.record_columns import VarintColumn, write_headers
-from penstock.log.stored import StoredBatch, StoredRecords, StoredStretch, stretches_of
+from penstock.log.stored_batches import StoredBatch, StoredRecords, StoredStretch, stretches_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.log.kafka.wire.cluster import Cluster
     from penstock.log.kafka.wire.connection import BrokerConnection
     from penstock.log.kafka.wire.produce import ProducedStretch, ProduceLimits
-    from penstock.log.stored import StoredRecords
+    from penstock.log.stored_batches import StoredRecords
 
     MayPass = Callable[[KafkaException], bool]
 
