@@ -18,7 +18,7 @@ from penstock.errors import EnvironmentProblemError
 @pytest.mark.parametrize(
     ("given", "rows_in_jvm", "told", "not_told"),
     [
-        ("", False, ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64m"], []),
+        ("", False, ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64m", "-XX:-UsePerfData"], []),
         ("", True, ["-Xss8m"], ["TieredStopAtLevel", "SerialGC", "-Xms"]),
         ("-XX:+UseZGC", False, ["-XX:TieredStopAtLevel=1", "-XX:+UseZGC"], ["SerialGC"]),
     ],

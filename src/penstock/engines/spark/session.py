@@ -167,6 +167,8 @@ _NO_OPTIMIZING_COMPILER = "-XX:TieredStopAtLevel=1"
 _SMALL_COLLECTOR = "-XX:+UseSerialGC"
 # Else Java begins with a 64th of the machine's memory, and fills a quarter of that before it first collects.
 _SMALL_HEAP = "-Xms64m"
+# Java's figures for jstat, which a thread would take twenty times a second, also while all wait; jcmd needs none.
+_NO_STATISTICS = "-XX:-UsePerfData"
 _JSON_APPENDER = "-Dpenstock.log.appender=json"  # of log4j2.properties
 _PARALLELISM = "spark.default.parallelism"
 _SPARE = "spark.penstock.spare.slots"
@@ -435,7 +437,7 @@ def _java_options(users_settings: Mapping[str, str], *, rows_in_jvm: bool, uses_
     if writes_json():
         options.append(_JSON_APPENDER)
     if not rows_in_jvm:
-        options += [_NO_OPTIMIZING_COMPILER, _SMALL_HEAP]
+        options += [_NO_OPTIMIZING_COMPILER, _SMALL_HEAP, _NO_STATISTICS]
         if "GC" not in users_options:  # Java refuses two collectors
             options.append(_SMALL_COLLECTOR)
     if _RECORDING not in users_options:

@@ -34,6 +34,7 @@ __all__ = ["ThreadHost", "hosted_threads", "run_thread"]
 
 _log = own_logger(__name__)
 _STEP_S = 0.1  # the longest wait for records, and so for a stop
+_IDLE_STEP_S, _IDLE_AFTER_S = 0.25, 2.0  # the same after seconds without work: looks cost, and find nothing
 _HURRY_S = 0.01  # the same while a task is about to come
 _NOTE_S = 0.25  # the age of a report, but for long steps
 _ANSWER_S = 5.0
@@ -211,7 +212,7 @@ class ThreadHost:
             thread.rehearse()
         self._note(thread, tasks)
         control.send({"report": self._report}, 0.0)
-        noted = time.monotonic()
+        now = noted = worked = time.monotonic()
         while not control.has_to_stop:
             if control.is_lost:
                 return "lost"
@@ -221,13 +222,16 @@ class ThreadHost:
             has_changed = tasks.change(thread, assignment, control.newest("plan"))
             if has_changed:  # before the next step: others may wait for what it has let go of
                 self._note(thread, tasks)
-                noted = time.monotonic()
+                noted = worked = time.monotonic()
                 control.send({"report": self._report}, 0.0)
+            has_worked = False
             if tasks.active or thread.follows_globals:  # others of this machine may read the copy that it writes
-                thread.step(_STEP_S if tasks.active and not tasks.pending else _HURRY_S)
+                longest_s = _IDLE_STEP_S if now - worked > _IDLE_AFTER_S else _STEP_S
+                has_worked = thread.step(longest_s if tasks.active and not tasks.pending else _HURRY_S)
             elif not has_changed:
                 time.sleep(_HURRY_S)
             now = time.monotonic()
+            worked = now if has_worked else worked
             if self._is_due(now, noted):
                 self._note(thread, tasks)
                 noted = now
