@@ -20,6 +20,8 @@ from penstock.base.jars import KAFKA_VERSION, cache_directory, fetch_jars, java_
 PEERS = Path(__file__).parent / "peers"
 JAVA_JARS = (("org.apache.kafka", "kafka-streams", KAFKA_VERSION), ("org.slf4j", "slf4j-nop", "1.7.36"))
 JAVA_HEAP = "-Xmx2g"
+FLINK_KAFKA = ("org.apache.flink", "flink-sql-connector-kafka", "5.0.0-2.2")
+FLINK_KAFKA_SHA256 = "5605c691d11a501382c383fecba37a7a552467da5ab7ba904ef5d6f3d62c5616"
 
 
 class NotInstalledError(Exception):
@@ -46,6 +48,8 @@ class Peer:
         """
         if self.name == "penstock":
             return Path(sys.executable)
+        if self.name == "flink":
+            _flink_connector()
         return self._java() if self.name == "kstreams" else self._virtual_environment()
 
     def command(self, installed: Path, index: int, port: int, recovery: Path) -> list[str]:
@@ -59,6 +63,8 @@ class Peer:
                 str(installed), "-m", "bytewax.run", "bytewax_peer", "-r", str(recovery), "-s", "10", "-b", "0",
                 "-i", str(index), "-a", addresses,
             ]  # fmt: skip
+        if self.name == "flink":
+            return [str(installed), str(PEERS / "flink_peer.py"), str(_flink_connector())]
         if self.name == "faust":
             return [str(installed), "-m", "faust", "-A", "faust_peer", "worker", "-l", "warn", "--without-web"]
         return [str(installed), str(PEERS / f"{self.name}_peer.py")]
@@ -92,6 +98,19 @@ class Peer:
         return python
 
 
+def _flink_connector() -> Path:
+    """The jar of Flink's Kafka connector, whose digest is not among those of the product's own jars."""
+    _, artifact, version = FLINK_KAFKA
+    name = f"{artifact}-{version}"
+
+    def check(folder: Path) -> None:
+        digest = hashlib.sha256((folder / f"{name}.jar").read_bytes()).hexdigest()
+        if digest != FLINK_KAFKA_SHA256:
+            raise NotInstalledError(f"{name}.jar is not the one that was tested with: its SHA-256 is {digest}")
+
+    return fetch_jars(name, [FLINK_KAFKA], transitive=False, check=check) / f"{name}.jar"
+
+
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -111,5 +130,7 @@ ALL = {
 }
 # Not of compare.py: what it takes of the workloads is task a of bench/rtm.
 REALTIME = Peer("realtime", "Spark 4.2.0's real-time mode", "pyspark==4.2.0", ends=False, exactly_once=False)
+# Of nexmark, which its SQL can say; the newest version with a Kafka connector.
+FLINK = Peer("flink", "Flink SQL 2.2.1", "apache-flink==2.2.1")
 # Of shufflebench, whose results may come in any order; the 4.2.0 whose Kafka connector can be had by its coordinates.
 STRUCTURED = Peer("structured", "Spark 4.2.0's Structured Streaming", "pyspark[sql]==4.2.0", exactly_once=False)

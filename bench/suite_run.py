@@ -29,7 +29,7 @@ import broker_topics as topics
 import compare
 import machine
 from peer_run import LOOK_S, PeerRun, last_lines
-from peer_setup import ALL, STRUCTURED, NotInstalledError, Peer
+from peer_setup import ALL, FLINK, STRUCTURED, NotInstalledError, Peer
 
 LOADING = {
     "linger.ms": 50,
@@ -40,14 +40,14 @@ LOADING = {
 }
 GUARANTEES = ("eos", "alo")
 BOTH = ("penstock", "kstreams")
-PEERS = ALL | {STRUCTURED.name: STRUCTURED}
+PEERS = ALL | {STRUCTURED.name: STRUCTURED, FLINK.name: FLINK}
 
 
 class Suite(Protocol):
     """What the runs need to know of a suite."""
 
     name: str
-    not_in_java: Sequence[str]
+    not_in: Mapping[str, Sequence[str]]  # by peer, the workloads that it cannot say
     made_anew: Mapping[str, Sequence[str]]  # topics beside the results that each run of a workload gets for itself
 
     def load(self, bootstrap: str) -> None:
@@ -190,8 +190,8 @@ def arguments(made: argparse.ArgumentParser) -> argparse.Namespace:
     return given
 
 
-def main(suite: Suite, given: argparse.Namespace, **more: Any) -> None:
-    """Run what the arguments name, show it, and keep it in bench/results; ``more`` goes into the report."""
+def main(suite: Suite, given: argparse.Namespace, **more: Any) -> list[dict[str, Any]]:
+    """Run what the arguments name, show it, and keep it in bench/results; ``more`` goes into the report. Return its rows."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     results = given.json or Path(__file__).parent / "results" / f"{suite.name}.json"
     one, began = given.one, time.time()
@@ -216,7 +216,7 @@ def main(suite: Suite, given: argparse.Namespace, **more: Any) -> None:
         chosen = [(workload, guarantee) for workload in given.workloads for guarantee in given.guarantees]
         for number, (workload, guarantee) in enumerate(chosen):
             for peer, place in peers[:: -1 if number % 2 else 1]:
-                if peer.name == "kstreams" and workload in suite.not_in_java:
+                if workload in suite.not_in.get(peer.name, ()):
                     continue
                 if guarantee == "eos" and not peer.exactly_once:
                     continue
@@ -240,3 +240,5 @@ def main(suite: Suite, given: argparse.Namespace, **more: Any) -> None:
     ):
         print(table(report["results"], one))
     print(f"written: {results}, after {time.time() - began:.0f} s")
+    rows: list[dict[str, Any]] = report["results"]
+    return rows

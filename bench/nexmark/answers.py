@@ -187,6 +187,13 @@ ANSWERS = {
     "q22": q22,
 }  # fmt: skip
 KEYED = ("q11", "q17")  # the key is part of the answer
+_BID = {name: pl.String if kind is str else pl.Int64 for name, kind in TYPES["bid"].items()}
+# The columns of the rows that a peer without lists writes.
+ROWS: dict[str, dict[str, type[pl.DataType]]] = {
+    "q5": {"start": pl.Int64, "auction": pl.Int64, "bids": pl.Int64},
+    "q7": {"start": pl.Int64} | {name: _BID[name] for name in ("auction", "price", "bidder", "dateTime", "extra")},
+    "q19": {"place": pl.Int64} | _BID,
+}
 # What ties in the answer leave open.
 OPEN = {"q9": ("channel", "url", "extra")}
 
@@ -212,6 +219,24 @@ def compared(query: str, expected: pl.DataFrame, written: pl.DataFrame) -> tuple
     wrong = pl.concat([found.rename(lambda name: f"found {name}"), expected], how="horizontal")
     first = next(row for row in range(found.height) if found[row].row(0) != expected[row].row(0))
     return expected.height, f"row {first} of {found.height}: {wrong.row(first, named=True)}"
+
+
+def listed(query: str, written: pl.DataFrame) -> pl.DataFrame:
+    """Written records of a peer that has rows where the others have lists, as those of the others."""
+    if query not in ROWS:
+        return written
+    written = written.unique("key", keep="last", maintain_order=True) if query == "q19" else written
+    rows = written.select(pl.col("value").str.json_decode(pl.Struct(ROWS[query]))).unnest("value")
+    if query == "q5":
+        lists = rows.group_by("start", "bids").agg(auctions=pl.col("auction").sort())
+    elif query == "q7":
+        lists = rows.group_by("start").agg(bids=pl.struct("auction", "price", "bidder", "dateTime", "extra"))
+    else:
+        lists = rows.sort("place").group_by("auction").agg(bids=pl.struct(BID))
+    key = pl.col("auction" if query == "q19" else "start").cast(pl.String).alias("key")
+    return lists.select(
+        key, pl.struct("bids" if query == "q19" else pl.exclude("key")).struct.json_encode().alias("value")
+    )
 
 
 def _read(query: str, expected: pl.DataFrame, written: pl.DataFrame) -> pl.DataFrame:

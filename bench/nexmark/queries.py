@@ -179,7 +179,9 @@ def winners(of: Auctions) -> KTable[str, Any]:
     """The highest bid in time of each auction, the earliest of equal ones."""
 
     def better(won: dict[str, Any], bid: dict[str, Any]) -> dict[str, Any]:
-        return max(won, bid, key=lambda each: (each["price"], -each["dateTime"], -each["bidder"]))
+        if bid["price"] != won["price"]:
+            return bid if bid["price"] > won["price"] else won
+        return min(won, bid, key=lambda each: (each["dateTime"], each["bidder"]))
 
     row = Serdes.json({"seller": int, "category": int, "expires": int} | TYPES["bid"])
     return (
@@ -326,31 +328,41 @@ def in_bands() -> list[pl.Expr]:
 
 
 BANDS = ("n0", "n1", "n2", "n3")
+TWELVE = tuple(f"{what}{at}" for at in range(4) for what in ("bids", "auctions", "bidders"))
 
 
-def added(names: tuple[str, ...], sign: int) -> Callable[[Any, Any, Any], dict[str, Any]]:
-    """Add the counts of one key, or take them away: to bids, if asked for, and to the number of keys that have any."""
+def sums(keys: str, *, last: bool) -> tuple[dict[str, type], Callable[[], Any], Callable[[int], Callable[..., Any]]]:
+    """The sums of counts of keys, the first ones, and what adds the counts of one key (1), or takes them away (-1).
 
-    def add(_: Any, counts: dict[str, int], total: dict[str, Any]) -> dict[str, Any]:
-        changed = dict(total)
-        for band, name in enumerate(BANDS):
-            for what in names:
-                one = counts[name] if what == "bids" else counts[name] > 0
-                changed[f"{what}{band}"] = total.get(f"{what}{band}", 0) + sign * one
-        if "last" in counts:
-            changed["last"] = max(total.get("last", 0), counts["last"])
-        return changed
+    Of auctions there are the bids and how many auctions have any, of bidders the latter only.
+    """
+    bids = {f"bids{at}": band for at, band in enumerate(BANDS)} if keys == "auctions" else {}
+    having = {f"{keys}{at}": band for at, band in enumerate(BANDS)}
+    names = (*bids, *having, *(["last"] if last else []))
 
-    return add
+    def signed(sign: int) -> Callable[[Any, Any, Any], dict[str, Any]]:
+        def add(_: Any, counts: dict[str, int], total: dict[str, int]) -> dict[str, int]:
+            changed = {name: total[name] + sign * counts[band] for name, band in bids.items()}
+            for name, band in having.items():
+                changed[name] = total[name] + sign if counts[band] else total[name]
+            if last:
+                changed["last"] = max(total["last"], counts["last"])
+            return changed
+
+        return add
+
+    return dict.fromkeys(names, int), lambda: dict.fromkeys(names, 0), signed
 
 
-def by_day(counts: KTable[Any, Any], group: pl.Expr, names: tuple[str, ...]) -> KTable[str, Any]:
+def by_group(counts: KTable[Any, Any], group: pl.Expr, keys: str, *, last: bool = False) -> KTable[str, Any]:
     """Counts of keys and days added up by group."""
-    fields = [pl.col("value").struct.field(name) for name in (*BANDS, "last")]
-    whole = pl.struct(*fields) if "auctions" in names and group is not AS_DAY else pl.struct(*fields[:-1])
-    return counts.group_by(pl.struct(group.alias("key"), whole.alias("value")), JSON_ROWS).aggregate(
-        dict, added(names, 1), added(names, -1), Materialized(key_serde="string", value_serde=JSON)
-    )
+    fields = (*BANDS, *(["last"] if last else []))
+    row = pl.struct(pl.col("value").struct.field(name) for name in fields)
+    schema, start, signed = sums(keys, last=last)
+    return counts.group_by(
+        pl.struct(group.alias("key"), row.alias("value")),
+        Grouped(key_serde="string", value_serde=Serdes.json(dict.fromkeys(fields, int))),
+    ).aggregate(start, signed(1), signed(-1), Materialized(key_serde="string", value_serde=Serdes.json(schema)))
 
 
 def distinct(rows: KStream[str, Any], **more: Any) -> KTable[Any, Any]:
@@ -372,11 +384,12 @@ def q15(of: Auctions) -> KStream[str, Any]:
     bidders = distinct(
         of.bids().map(pl.struct(pl.col("bidder").cast(pl.String).alias("key"), pl.struct(*in_bands()).alias("value")))
     )
-    of_auctions = by_day(auctions, AS_DAY, ("bids", "auctions"))
-    of_bidders = by_day(bidders, AS_DAY, ("bidders",))
-    return of_auctions.join(of_bidders, lambda one, other: one | other).to_stream().map_values(
-        lambda day, numbers: {"day": day} | numbers
-    )  # fmt: skip
+    return (
+        by_group(auctions, AS_DAY, "auctions")
+        .join(by_group(bidders, AS_DAY, "bidders"), pl.struct(*TWELVE))
+        .to_stream()
+        .map_values(pl.struct(pl.col("key").alias("day"), *TWELVE))
+    )
 
 
 def q16(of: Auctions) -> KStream[str, Any]:
@@ -388,14 +401,14 @@ def q16(of: Auctions) -> KStream[str, Any]:
 
     group = pl.format("{}|{}", KEY.str.split("|").list.first(), AS_DAY)
     auctions = distinct(by("auction", pl.col("dateTime").alias("last")), last=agg.max("last"))
-    of_auctions = by_day(auctions, group, ("bids", "auctions"))
-    of_bidders = by_day(distinct(by("bidder")), group, ("bidders",))
-
-    def result(key: str, numbers: dict[str, Any]) -> dict[str, Any]:
-        channel, day = key.split("|")
-        return {"channel": channel, "day": day} | numbers
-
-    return of_auctions.join(of_bidders, lambda one, other: one | other).to_stream().map_values(result)
+    of_auctions = by_group(auctions, group, "auctions", last=True)
+    of_bidders = by_group(distinct(by("bidder")), group, "bidders")
+    parts = pl.col("key").str.split("|")
+    return (
+        of_auctions.join(of_bidders, pl.struct(*TWELVE, "last"))
+        .to_stream()
+        .map_values(pl.struct(parts.list.first().alias("channel"), parts.list.last().alias("day"), *TWELVE, "last"))
+    )
 
 
 def q17(of: Auctions) -> KStream[str, Any]:
@@ -433,16 +446,10 @@ def q18(of: Auctions) -> KStream[str, Any]:
 
 def q19(of: Auctions) -> KStream[str, Any]:
     """The highest bids of each auction."""
-
-    def highest(_: Any, bid: dict[str, Any], best: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        if len(best) == HIGHEST_BIDS and bid["price"] <= best[-1]["price"]:
-            return best
-        return sorted([*best, bid], key=lambda each: -each["price"])[:HIGHEST_BIDS]
-
     return (
         of.bids()
         .group_by_key(Grouped(key_serde="string", value_serde=BID))
-        .aggregate(list, highest, Materialized(key_serde="string", value_serde=JSON))
+        .aggregate(agg.top(HIGHEST_BIDS, "price"), materialized=Materialized(key_serde="string", value_serde=JSON))
         .to_stream()
         .map_values(lambda bids: {"bids": bids})
     )

@@ -11,6 +11,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.Function;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
@@ -30,6 +31,7 @@ import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.processor.WallclockTimestampExtractor;
 
 /** The queries of bench/nexmark/queries.py. The environment names the topics: TOPIC_PERSON, TOPIC_AUCTION, TOPIC_BID, TOPIC_SIDE. */
@@ -68,6 +70,14 @@ final class Nexmark {
     record Both(long auction, long bidder, long price, String channel, String url, long dateTime, String extra, String itemName,
                 String description, long initialBid, long reserve, long expires, long seller, int category, long opened) { }
     record Channel(long auction, long bidder, long price, String channel, @JsonProperty("channel_id") String channelId) { }
+    record Sale(long expires, long auction, long price) { }
+    record SellerMean(long seller, double average) { }
+    record Counts(long n0, long n1, long n2, long n3, long last) { }
+    record Sums(long[] bids, long[] keys, long last) { }
+    record DayNumbers(String day, long bids0, long bids1, long bids2, long bids3, long auctions0, long auctions1, long auctions2, long auctions3,
+                      long bidders0, long bidders1, long bidders2, long bidders3) { }
+    record ChannelNumbers(String channel, String day, long bids0, long bids1, long bids2, long bids3, long auctions0, long auctions1,
+                          long auctions2, long auctions3, long bidders0, long bidders1, long bidders2, long bidders3, long last) { }
     record Folders(long auction, long bidder, long price, String channel, String dir1, String dir2, String dir3) { }
 
     private static final ObjectMapper MAPPER = new ObjectMapper();
@@ -80,6 +90,7 @@ final class Nexmark {
     private static final DateTimeFormatter DAY = DateTimeFormatter.ofPattern("yyyy-MM-dd");
     private static final DateTimeFormatter MINUTE = DateTimeFormatter.ofPattern("HH:mm");
     private static final int HIGHEST_BIDS = 10;
+    private static final int LAST_AUCTIONS = 10;
     private static final long LOW = 10_000;
     private static final long HIGH = 1_000_000;
 
@@ -226,13 +237,10 @@ final class Nexmark {
             case "q3" -> q3();
             case "q4" -> q4();
             case "q5" -> q5();
+            case "q6" -> q6();
             case "q7" -> q7();
             case "q8" -> q8();
-            case "q9" -> {
-                Serde<InTime> row = json(new TypeReference<>() { });
-                write(bidsInTime().groupByKey(Grouped.with(TEXT, row)).reduce(Nexmark::better, Materialized.with(TEXT, row)).toStream(),
-                      new TypeReference<>() { });
-            }
+            case "q9" -> write(winners().toStream(), new TypeReference<>() { });
             case "q10" -> write(bids().mapValues(b -> {
                 LocalDateTime time = at(b.dateTime());
                 return new Filed(b.auction(), b.bidder(), b.price(), b.channel(), b.url(), b.dateTime(), b.extra(), DAY.format(time), MINUTE.format(time));
@@ -254,6 +262,8 @@ final class Nexmark {
             }
             case "q14" -> write(bids().filter((key, b) -> b.price() * 0.908 > 1_000_000 && b.price() * 0.908 < 50_000_000)
                                 .mapValues(Nexmark::timed), new TypeReference<>() { });
+            case "q15" -> q15();
+            case "q16" -> q16();
             case "q17" -> write(bids().groupByKey(Grouped.with(TEXT, bid))
                 .windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofDays(1), GRACE))
                 .aggregate(() -> new Day(0, 0, 0, 0, 0, 0, 0), (key, b, day) -> priced(day, b.price()),
@@ -310,6 +320,93 @@ final class Nexmark {
             .aggregate(List::<Hot>of, (key, one, best) -> hotter(best, one), Materialized.with(TEXT, json(new TypeReference<List<Hot>>() { })));
         write(hottest.toStream().mapValues((key, best) -> new Hottest(
             Long.parseLong(key), best.stream().map(Hot::auction).sorted().toList(), best.get(0).bids())), new TypeReference<>() { });
+    }
+
+    private KTable<String, InTime> winners() {
+        Serde<InTime> row = json(new TypeReference<>() { });
+        return bidsInTime().groupByKey(Grouped.with(TEXT, row)).reduce(Nexmark::better, Materialized.with(TEXT, row));
+    }
+
+    private static List<Sale> lastOf(List<Sale> last, Sale sale) {
+        List<Sale> all = with(last, sale);
+        all.sort(Comparator.comparingLong(Sale::expires).thenComparingLong(Sale::auction));
+        return all.size() > LAST_AUCTIONS ? new ArrayList<>(all.subList(all.size() - LAST_AUCTIONS, all.size())) : all;
+    }
+
+    private void q6() {
+        KTable<String, List<Sale>> last = winners()
+            .groupBy((key, won) -> KeyValue.pair(Long.toString(won.seller()), new Sale(won.expires(), won.auction(), won.price())),
+                     Grouped.with(TEXT, json(new TypeReference<Sale>() { })))
+            .aggregate(List::<Sale>of, (key, sale, all) -> lastOf(all, sale),
+                       (key, sale, all) -> all.stream().filter(each -> each.auction() != sale.auction()).toList(),
+                       Materialized.with(TEXT, json(new TypeReference<List<Sale>>() { })));
+        write(last.toStream().mapValues((key, sales) -> new SellerMean(
+            Long.parseLong(key), (double) sales.stream().mapToLong(Sale::price).sum() / sales.size())), new TypeReference<>() { });
+    }
+
+    /** The bids of each key and day, in all and in each band. */
+    private KTable<Windowed<String>, Counts> counts(KStream<String, Bid> bids) {
+        Serde<Counts> counts = json(new TypeReference<>() { });
+        return bids.mapValues(b -> new Counts(1, b.price() < LOW ? 1 : 0, b.price() >= LOW && b.price() < HIGH ? 1 : 0,
+                                              b.price() >= HIGH ? 1 : 0, b.dateTime()))
+            .groupByKey(Grouped.with(TEXT, counts))
+            .windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofDays(1), GRACE))
+            .reduce((one, other) -> new Counts(one.n0() + other.n0(), one.n1() + other.n1(), one.n2() + other.n2(), one.n3() + other.n3(),
+                                               Math.max(one.last(), other.last())), Materialized.with(TEXT, counts));
+    }
+
+    /** Counts of keys and days added up by group: the bids, and how many keys have any. */
+    private static KTable<String, Sums> sums(KTable<Windowed<String>, Counts> counts, Function<Windowed<String>, String> group) {
+        return counts.groupBy((key, c) -> KeyValue.pair(group.apply(key), c), Grouped.with(TEXT, json(new TypeReference<Counts>() { })))
+            .aggregate(() -> new Sums(new long[4], new long[4], 0), (key, c, sums) -> added(sums, c, 1), (key, c, sums) -> added(sums, c, -1),
+                       Materialized.with(TEXT, json(new TypeReference<Sums>() { })));
+    }
+
+    private static Sums added(Sums sums, Counts counts, int sign) {
+        long[] each = {counts.n0(), counts.n1(), counts.n2(), counts.n3()};
+        long[] bids = sums.bids().clone();
+        long[] keys = sums.keys().clone();
+        for (int band = 0; band < each.length; band++) {
+            bids[band] += sign * each[band];
+            keys[band] += each[band] > 0 ? sign : 0;
+        }
+        return new Sums(bids, keys, Math.max(sums.last(), counts.last()));
+    }
+
+    private static String day(Windowed<String> key) {
+        return DAY.format(at(key.window().start()));
+    }
+
+    private void q15() {
+        KTable<String, Sums> auctions = sums(counts(bids()), Nexmark::day);
+        KTable<String, Sums> bidders = sums(counts(bids().selectKey((key, b) -> Long.toString(b.bidder()))), Nexmark::day);
+        write(auctions.join(bidders, DistinctSums::new).toStream().mapValues((day, n) -> n.ofDay(day)), new TypeReference<>() { });
+    }
+
+    private void q16() {
+        Function<Windowed<String>, String> group = key -> key.key().substring(0, key.key().indexOf('|')) + "|" + day(key);
+        KTable<String, Sums> auctions = sums(counts(bids().selectKey((key, b) -> b.channel() + "|" + b.auction())), group);
+        KTable<String, Sums> bidders = sums(counts(bids().selectKey((key, b) -> b.channel() + "|" + b.bidder())), group);
+        write(auctions.join(bidders, DistinctSums::new).toStream().mapValues((key, n) -> n.ofChannel(key)), new TypeReference<>() { });
+    }
+
+    /** Sums by auction and by bidder. */
+    record DistinctSums(Sums auctions, Sums bidders) {
+        DayNumbers ofDay(String day) {
+            long[] b = auctions.bids();
+            long[] a = auctions.keys();
+            long[] k = bidders.keys();
+            return new DayNumbers(day, b[0], b[1], b[2], b[3], a[0], a[1], a[2], a[3], k[0], k[1], k[2], k[3]);
+        }
+
+        ChannelNumbers ofChannel(String key) {
+            long[] b = auctions.bids();
+            long[] a = auctions.keys();
+            long[] k = bidders.keys();
+            int end = key.indexOf('|');
+            return new ChannelNumbers(key.substring(0, end), key.substring(end + 1), b[0], b[1], b[2], b[3], a[0], a[1], a[2], a[3],
+                                      k[0], k[1], k[2], k[3], auctions.last());
+        }
     }
 
     private void q7() {

@@ -29,7 +29,7 @@ class ShuffleBench:
 
     name = "shufflebench"
     peers = ("penstock", "kstreams", "structured")
-    not_in_java: Sequence[str] = ()
+    not_in: Mapping[str, Sequence[str]] = {}
     made_anew: Mapping[str, Sequence[str]] = {}
 
     def __init__(self, count: int) -> None:

@@ -34,7 +34,7 @@ class Theodolite:
     """The plants of the use cases, and their records in topics."""
 
     name = "theodolite"
-    not_in_java: Sequence[str] = ()
+    not_in: Mapping[str, Sequence[str]] = {}
     made_anew: Mapping[str, Sequence[str]] = {"uc4": ("feedback",)}
 
     def __init__(self, count: int, chosen: Sequence[str]) -> None:

@@ -99,3 +99,19 @@ def test_a_wrong_answer_is_noticed():
     assert answers.compared("q2", expected, right[1:])[1] == f"{right.height - 1} rows, {right.height} expected"
     changed = right.with_columns(pl.col("value").str.replace('"price":', '"price":1'))
     assert answers.compared("q2", expected, changed)[1].startswith("row ")
+
+
+def test_rows_of_a_peer_that_writes_no_lists_are_compared_as_lists():
+    frames = frames_of(MIDNIGHT)
+    best = answers.q19(frames).with_columns(place=pl.int_ranges(1, pl.col("bids").list.len() + 1))
+    rows_of = {
+        "q5": answers.q5(frames).explode("auctions").rename({"auctions": "auction"}),
+        "q7": answers.q7(frames).unnest("bids"),
+        "q19": best.explode("bids", "place").unnest("bids"),
+    }
+    for query, rows in rows_of.items():
+        key = pl.format("{}|{}", "auction", "place") if query == "q19" else pl.col("start").cast(pl.String)
+        one_by_one = rows.select(key.alias("key"), pl.struct(pl.all()).struct.json_encode().alias("value"))
+        expected = answers.ANSWERS[query](frames)
+        assert answers.compared(query, expected, answers.listed(query, one_by_one))[1] == ""
+        assert answers.compared(query, expected, answers.listed(query, one_by_one[1:]))[1]

@@ -15,6 +15,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
+import polars as pl
 
 from penstock.errors import ProcessingError
 from penstock.runtime.fold.columns import FoldResult, group_keys
@@ -618,6 +619,9 @@ class _TableRegroup(_Derived):
             rows = rows.filter(rows.latest)
         olds = rows.olds if rows.olds is not None else Column.nulls(len(rows))
         rows, old_pairs = self._compute(self._fn, replace(rows, olds=olds), lambda _, pairs: pairs, with_olds=True)
+        changes = _regrouped_by_column(rows, old_pairs)
+        if changes is not None:
+            return changes
         keys: list[Any] = []
         news: list[Any] = []
         removed: list[Any] = []
@@ -657,6 +661,47 @@ class _TableRegroup(_Derived):
             error = ProcessingError(f"{self._name}: the key of a table's record is null", node=self._name)
             self._context.failed(self._name, None, rows, row, error)
         return rows.filter(~null)
+
+
+def _regrouped_by_column(rows: Rows, old_pairs: Column) -> Rows | None:
+    """Regroup rows whose pairs are struct columns; None where they are something else, or a key is unusual."""
+    entering, leaving_pairs = _pair_columns(rows.values), _pair_columns(old_pairs)
+    if entering is None or leaving_pairs is None:
+        return None
+    keys, news = entering
+    old_keys, olds = leaving_pairs
+    if keys.dtype != old_keys.dtype or news.dtype != olds.dtype:
+        return None
+    enters, leaves = (
+        (keys.is_not_null() & news.is_not_null()).to_numpy(),
+        (old_keys.is_not_null() & olds.is_not_null()).to_numpy(),
+    )
+    stays = enters & leaves & keys.eq_missing(old_keys).to_numpy()
+    gone, came = np.flatnonzero(leaves & ~stays), np.flatnonzero(enters)
+    source = np.concatenate([gone, came])
+    part = np.concatenate([np.zeros(len(gone), np.int64), (leaves & ~stays)[came].astype(np.int64)])
+    order = np.lexsort((part, source))
+    source, part, leaving = source[order], part[order], np.arange(len(source))[order] < len(gone)
+    taken, count = rows.take(source), len(rows)
+    return Rows(
+        taken.place.extend(part),
+        taken.timestamps,
+        Column.of_series(pl.concat([keys, old_keys])).take(np.where(leaving, count + source, source)),
+        Column.of_series(news).take_or_null(np.where(leaving, -1, source)),
+        taken.headers,
+        Column.of_series(olds).take_or_null(np.where(leaving | stays[source], source, -1)),
+    )
+
+
+def _pair_columns(pairs: Column) -> tuple[pl.Series, pl.Series] | None:
+    """Return keys and values of a column of pairs that an expression has made."""
+    if not pairs.is_columnar or pairs.is_padded:
+        return None
+    series = pairs.series()
+    if not isinstance(series.dtype, pl.Struct) or {field.name for field in series.dtype.fields} != {"key", "value"}:
+        return None
+    keys, values = series.struct.field("key"), series.struct.field("value")
+    return (keys.alias(""), values.alias("")) if keys.dtype == pl.String or keys.dtype.is_integer() else None
 
 
 def _pair(result: Any) -> tuple[Any, Any] | None:

@@ -27,6 +27,7 @@ __all__ = [
     "MeanAggregator",
     "SimpleAggregator",
     "StructAggregator",
+    "TopAggregator",
     "UniqueAggregator",
     "count",
     "first",
@@ -37,6 +38,7 @@ __all__ = [
     "n_unique",
     "struct",
     "sum",
+    "top",
 ]
 
 _ADDED = (Number, timedelta)  # what a sum takes
@@ -204,6 +206,34 @@ class UniqueAggregator(BuiltInAggregator):
         return len(aggregate or [])
 
 
+@dataclass(frozen=True, slots=True)
+class TopAggregator(BuiltInAggregator):
+    """The values with the largest field, as a list: the largest first, of equal ones the earlier."""
+
+    size: int
+    field: str | None = None
+    penstock_kind: Literal["top"] = "top"
+
+    def __call__(self, key: Any, value: Any, aggregate: Any) -> Any:  # noqa: ARG002 - an aggregator's signature
+        best, item = aggregate or [], _item(value, self.field)
+        place = len(best)
+        if item is None or (place == self.size and not _item(best[-1], self.field) < item):
+            return best
+        while place and _item(best[place - 1], self.field) < item:
+            place -= 1
+        return [*best[:place], value, *best[place : self.size - 1]]
+
+    def merge(self, key: Any, left: Any, right: Any) -> Any:
+        best = left
+        for value in right or []:
+            best = self(key, value, best)
+        return best
+
+    @property
+    def by_column(self) -> bool:
+        return False
+
+
 def _item(value: Any, field: str | None) -> Any:
     if field is None or value is None:
         return value
@@ -282,6 +312,18 @@ def n_unique(field: str | None = None) -> UniqueAggregator:
     [('a', 1), ('a', 2), ('a', 2)]
     """
     return UniqueAggregator(field)
+
+
+def top(size: int, field: str | None = None) -> TopAggregator:
+    """Keep the ``size`` values with the largest field, as a list: the largest first, of equal ones the earlier.
+
+    >>> from penstock.testing import try_out
+    >>> try_out(lambda s: s.group_by_key().aggregate(top(2)), [("a", 3), ("a", 5), ("a", 4)])
+    [('a', [3]), ('a', [5, 3]), ('a', [5, 4])]
+    """
+    if size < 1:
+        raise TopologyError(f"top({size}) keeps no values", hint="Give the number of values to keep, for example 10.")
+    return TopAggregator(size, field)
 
 
 def struct(**parts: BuiltInAggregator) -> StructAggregator:

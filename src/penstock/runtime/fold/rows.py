@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.api.groups.agg import BuiltInAggregator
 from penstock.errors import ProcessingError
 from penstock.runtime.fold.columns import FoldResult
 from penstock.runtime.functions import frame, select
@@ -136,8 +137,12 @@ def snapshot(value: Any) -> Any:
     if kind in _IMMUTABLE:
         return value
     if kind is dict:
+        if _IMMUTABLE.issuperset(map(type, value.values())):
+            return value.copy()
         return {k: v if type(v) in _IMMUTABLE else snapshot(v) for k, v in value.items()}
     if kind is list:
+        if _IMMUTABLE.issuperset(map(type, value)):
+            return value.copy()
         return [v if type(v) in _IMMUTABLE else snapshot(v) for v in value]
     return deepcopy(value)
 
@@ -180,15 +185,23 @@ def row_fold(aggregation: Aggregation) -> RowFold:
     if aggregation.kind == "reduce":
         return _reducing(aggregation)
     step, start = _step(aggregation.aggregator, aggregation.kind), initial(aggregation)
+    function = aggregation.aggregator
+    copied = snapshot
+    if function is None or isinstance(function.fn, BuiltInAggregator):
+        copied = _same  # these change nothing in place
 
     def fold(key: Any, value: Any, stamp: int, old: Any, old_stamp: int) -> tuple[Any, Any, int]:
         if old is None:
             old = start()
         elif old_stamp > stamp:
             stamp = old_stamp
-        return old, step(key, value, old if type(old) in _IMMUTABLE else snapshot(old)), stamp
+        return old, step(key, value, old if type(old) in _IMMUTABLE else copied(old)), stamp
 
     return fold
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _reducing(aggregation: Aggregation) -> RowFold:
