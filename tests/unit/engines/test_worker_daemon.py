@@ -155,7 +155,7 @@ def test_none_is_started_ahead_for_workers_of_another_python(monkeypatch: pytest
     monkeypatch.setattr(session, "_daemons", [])
     monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3-of-another")
     with workers_with_this_python():
-        session._start_daemon(settings)
+        session._start_daemon(settings, plans=True)
     assert session._daemons == []
 
 
@@ -165,9 +165,9 @@ def test_one_of_a_jvm_that_did_not_start_is_not_left(monkeypatch: pytest.MonkeyP
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME"):
         monkeypatch.delenv(name, raising=False)
     with workers_with_this_python():
-        session._start_daemon(settings)
+        session._start_daemon(settings, plans=True)
         (first,) = session._daemons
-        session._start_daemon(settings)
+        session._start_daemon(settings, plans=True)
     (second,) = session._daemons
     assert first._process.wait(60) == 0
     assert second._process.poll() is None

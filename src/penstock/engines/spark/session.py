@@ -313,7 +313,7 @@ def spark_for(
             check_java()
         users_settings = {**submitted, **own_settings}
         all_settings = _context_settings(fast, users_settings, rows_in_jvm=rows_in_jvm, uses_sql=uses_sql)
-        context = _new_context(all_settings, application_id, spare)
+        context = _new_context(all_settings, application_id, spare, plans=uses_sql)
         return SparkApplication(context, of_session, is_new=True)
 
 
@@ -351,8 +351,8 @@ def launch_ahead(
                 if SparkContext._gateway is not None:  # noqa: SLF001 - no public way
                     return  # `spark_for` was faster
                 check_java()
-                _start_daemon(all_settings)
-                with _secrets_off_command_line(all_settings) as arguments:
+                _start_daemon(all_settings, plans=uses_sql)
+                with _secrets_off_command_line(all_settings) as arguments, _environment_of_java():
                     launch_jvm(arguments)
         except Exception as error:  # noqa: BLE001 - tried again, and raised then
             _log.debug("Spark's JVM was not started ahead: %s", error)
@@ -360,7 +360,7 @@ def launch_ahead(
     threading.Thread(target=launch, name="penstock-jvm", daemon=True).start()
 
 
-def _start_daemon(settings: Mapping[str, str]) -> None:
+def _start_daemon(settings: Mapping[str, str], *, plans: bool) -> None:
     """Start the daemon of a new Spark's workers, which takes as long as Java to be ready."""
     while _daemons:
         _daemons.pop().end()  # that of a JVM that did not start
@@ -369,9 +369,21 @@ def _start_daemon(settings: Mapping[str, str]) -> None:
     prefix = "spark.executorEnv."
     environment = {name.removeprefix(prefix): value for name, value in settings.items() if name.startswith(prefix)}
     try:
-        _daemons.append(DaemonAhead(environment))
+        _daemons.append(DaemonAhead(environment, plans=plans))
     except OSError as error:  # Spark starts its own
         _log.debug("the daemon of Spark's workers was not started ahead: %s", error)
+
+
+@contextmanager
+def _environment_of_java() -> Iterator[None]:
+    """Let a JVM that is started inside find the daemon that forks the processes in which it plans."""
+    changed = {name: value for daemon in _daemons for name, value in daemon.environment_of_java.items()}
+    os.environ.update(changed)
+    try:
+        yield
+    finally:
+        for name in changed:
+            os.environ.pop(name, None)
 
 
 def _running_context() -> SparkContext | None:
@@ -486,13 +498,16 @@ def _workers_of(settings: Mapping[str, str]) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def _new_context(settings: Mapping[str, str], application_id: str, spare: int) -> SparkContext:
+def _new_context(settings: Mapping[str, str], application_id: str, spare: int, *, plans: bool) -> SparkContext:
     try:
         with _secrets_off_command_line(settings) as arguments:
 
             def make() -> SparkContext:
                 with _workers_of(settings):
-                    launch_jvm(arguments)
+                    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # noqa: SLF001
+                        _start_daemon(settings, plans=plans)
+                    with _environment_of_java():
+                        launch_jvm(arguments)
                     conf = SparkConf().setAppName(application_id)
                     for name, value in arguments.items():
                         conf.set(name, value)

@@ -6,7 +6,8 @@ nothing is open: what the modules start (threads of the allocators) a worker can
 
 Spark starts it by the setting ``spark.python.daemon.module``, where all of it runs in one process. As it does so late,
 when the first job runs, the driver starts one ahead, which imports while Java starts. What Spark starts then hands its
-streams and its environment to that one.
+streams and its environment to that one. Where queries of micro-batches will run, the one ahead leaves a second process
+behind, which forks those that plan (`forked_processes`).
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
+from runpy import run_module
+
+from penstock.engines.spark import forked_processes
 
 __all__ = ["DaemonAhead", "main"]
 
@@ -52,25 +57,30 @@ class DaemonAhead:
 
     Args:
         environment: What the workers' environment has beside the driver's: libraries read it as they are imported.
+        plans: Whether it also forks the processes in which Spark plans micro-batches.
 
     Raises:
         OSError: It cannot be started; Spark's own start is enough.
     """
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], *, plans: bool = False) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-daemon-"))  # of this user alone
+        self._forks = Path(tempfile.mkdtemp(prefix="penstock-forks-")) if plans else None
         try:
-            with socket.socket(socket.AF_UNIX) as listening:
-                listening.bind(str(self._folder / "socket"))
-                listening.listen(1)
-                number = listening.fileno()
+            with ExitStack() as sockets:
+                numbers = []
+                for folder in (self._folder, *([self._forks] if self._forks else [])):
+                    listening = sockets.enter_context(socket.socket(socket.AF_UNIX))
+                    listening.bind(str(folder / "socket"))
+                    listening.listen(len(_STREAMS))
+                    numbers.append(listening.fileno())
                 self._process = subprocess.Popen(  # noqa: S603 - nobody else's command
-                    [sys.executable, "-m", __name__, _WORKER_MODULE, _LISTENING, str(number)],
-                    stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[number], process_group=0,
+                    [sys.executable, "-m", __name__, _WORKER_MODULE, _LISTENING, *map(str, numbers)],
+                    stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=numbers, process_group=0,
                     env={"PYTHONHASHSEED": "0", **os.environ, "PYTHONUNBUFFERED": "YES", **environment},  # as Spark's
                 )  # fmt: skip
         except OSError:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._remove()
             raise
         threading.Thread(target=self._wait, name="penstock-worker-daemon", daemon=True).start()
 
@@ -78,6 +88,15 @@ class DaemonAhead:
     def environment(self) -> dict[str, str]:
         """What the environment of Spark's daemon has to have, so that it finds this one."""
         return {_AHEAD: f"{self._folder / 'socket'}{os.pathsep}{sys.executable}"}
+
+    @property
+    def environment_of_java(self) -> dict[str, str]:
+        """What the environment of Spark's JVM has to have, so that processes that plan are forked."""
+        return (
+            {forked_processes.ENVIRONMENT: f"{self._forks / 'socket'}{os.pathsep}{sys.executable}"}
+            if self._forks
+            else {}
+        )
 
     def end(self) -> None:
         """End it, unless Spark has it."""
@@ -87,17 +106,31 @@ class DaemonAhead:
     def _wait(self) -> None:
         self._process.wait()
         self.end()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._remove()
+
+    def _remove(self) -> None:
+        for folder in (self._folder, self._forks):
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def main() -> None:
     """Be the daemon: at once, or of the process that Spark starts, or hand that process's part over to one ahead."""
     waits = _LISTENING in sys.argv
+    os.environ.pop(forked_processes.ENVIRONMENT, None)  # no matter of workers
     if not waits:
         _hand_over()
     _import_ahead()
-    if waits and not _take_over():
-        return
+    if waits:
+        waiting, *forking = map(int, sys.argv[sys.argv.index(_LISTENING) + 1 :])
+        if forking and os.fork() == 0:
+            os.close(waiting)
+            _run(forked_processes.serve(*forking))
+            return
+        for number in forking:
+            os.close(number)
+        if not _take_over(waiting):
+            return
     from pyspark import daemon
 
     manager: Callable[[], None] = daemon.manager
@@ -151,11 +184,17 @@ def _is_own(folder: Path) -> bool:
         return False
 
 
-def _take_over() -> bool:
+def _run(module: str) -> None:
+    """Run a module as the program of this process."""
+    sys.modules.pop(module, None)  # its contents are imported, but it is not the program
+    run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _take_over(waiting: int) -> bool:
     """Wait for the process that Spark starts, and go on in its place; return False if the driver or Spark has ended."""
     import select
 
-    listening = socket.socket(fileno=int(sys.argv[-1]))
+    listening = socket.socket(fileno=waiting)
     poller = select.poll()
     poller.register(0, select.POLLIN)
     poller.register(listening, select.POLLIN)

@@ -18,6 +18,7 @@ import pyspark
 from pyspark.find_spark_home import _find_spark_home
 
 from penstock.base.jars import cache_directory
+from penstock.engines.spark import forked_processes
 from penstock.errors import PenstockError
 from penstock.state.private_folders import new_file, own_folder
 
@@ -34,6 +35,8 @@ for _ in 1 2; do
   PYTHONPATH=${{PYTHONPATH#:}}
 done
 export PYTHONPATH
+case "$*" in {forked}) [ -z "${{{variable}}}" ] || exec {python} -I -S {program} "$@" ;; esac
+unset {variable}
 exec {python} "$@"
 """
 
@@ -49,7 +52,13 @@ def worker_python(home: Path) -> str:
     if os.name != "posix" or len(archives) != 2 or len(cores) != 1:
         return sys.executable
     theirs = ":".join(str(each) for each in (*archives, *cores))
-    text = _SCRIPT.format(theirs=shlex.quote(theirs), python=shlex.quote(sys.executable)).encode()
+    text = _SCRIPT.format(
+        theirs=shlex.quote(theirs),
+        python=shlex.quote(sys.executable),
+        program=shlex.quote(forked_processes.__file__),
+        forked="|".join(each.replace(" ", "\\ ") for each in forked_processes.MODULES),
+        variable=forked_processes.ENVIRONMENT,
+    ).encode()
     try:
         folder = own_folder(cache_directory())
         path = folder / f"{_NAME}-{_mark(text)}"
