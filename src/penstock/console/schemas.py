@@ -9,12 +9,12 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.json_depth import depth_of
-from penstock.errors import ConfigError, SchemaRegistryError
+from penstock.errors import ConfigError, InvalidStateError, SchemaRegistryError
 from penstock.serde.schemas.client import confluent_client, registry_errors, shown_url
 from penstock.serde.schemas.schema_settings import SchemaSettings
 
 if TYPE_CHECKING:
-    from confluent_kafka.schema_registry import Schema
+    from confluent_kafka.schema_registry import RegisteredSchema, Schema
 
 __all__ = ["LEVELS", "SchemaVersion", "Schemas", "difference"]
 
@@ -70,23 +70,24 @@ class Schemas:
         """Close its connections."""
         self._client.close()
 
-    def subjects(self) -> list[str]:
-        """Return the names of all subjects, in order."""
-        return list(self._ask("list the subjects", lambda: sorted(map(str, self._client.get_subjects()))))
+    def subjects(self, *, deleted: bool = False) -> list[str]:
+        """Return the names of all subjects, in order; with ``deleted`` those, too, whose versions are all deleted."""
+        names = self._ask("list the subjects", lambda: sorted(map(str, self._client.get_subjects(deleted=deleted))))
+        return list(names)
 
-    def versions(self, subject: str) -> list[int]:
-        """Return the versions of a subject; none if there is no such subject."""
+    def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
+        """Return the versions of a subject, with ``deleted`` those, too; none if there is no such subject."""
         try:
             what = f"list the versions of {subject!r}"
-            return list(self._ask(what, lambda: sorted(map(int, self._client.get_versions(subject)))))
+            return list(self._ask(what, lambda: sorted(map(int, self._client.get_versions(subject, deleted=deleted)))))
         except SchemaRegistryError as error:
             if error.facts.get("status") == _NOT_FOUND:
                 return []
             raise
 
     def version(self, subject: str, version: int) -> SchemaVersion:
-        """Return a version of a subject."""
-        registered = self._ask(f"read version {version} of {subject!r}", self._client.get_version, subject, version)
+        """Return a version of a subject, also a deleted one."""
+        registered = self._registered(subject, version)
         schema = registered.schema
         references = tuple(f"{each.name} ({each.subject}, {each.version})" for each in schema.references or ())
         kind = schema.schema_type or "AVRO"
@@ -116,13 +117,39 @@ class Schemas:
             self._ask(f"register a schema of {subject!r}", self._client.register_schema, subject, _schema(kind, text))
         )
 
-    def delete(self, subject: str, version: int | None) -> list[int]:
-        """Delete a version of a subject, or all of them; return the versions that are gone. Ids stay readable."""
+    def delete(self, subject: str, version: int | None, *, permanently: bool = False) -> list[int]:
+        """Delete a version of a subject, or all of them; return the versions that are gone.
+
+        Ids of deleted versions stay readable, and the versions can be restored. ``permanently`` removes what is
+        deleted already for good.
+        """
+        client, how = self._client, " permanently" if permanently else ""
         if version is None:
-            return list(self._ask(f"delete {subject!r}", self._client.delete_subject, subject))
-        return [
-            int(self._ask(f"delete version {version} of {subject!r}", self._client.delete_version, subject, version))
-        ]
+            return list(self._ask(f"delete {subject!r}{how}", client.delete_subject, subject, permanently))
+        what = f"delete version {version} of {subject!r}{how}"
+        return [int(self._ask(what, client.delete_version, subject, version, permanently))]
+
+    def restore(self, subject: str, version: int) -> int:
+        """Register the schema of a deleted version again, and return the number of the new version.
+
+        That is how registries undelete: the id is the same, the number the next one.
+
+        Raises:
+            InvalidStateError: The version is not deleted.
+        """
+        if version in self.versions(subject):
+            raise InvalidStateError(
+                f"version {version} of {subject!r} is not deleted", hint="There is nothing to restore."
+            )
+        schema = self._registered(subject, version).schema  # whole, with its references
+        self._ask(f"restore version {version} of {subject!r}", self._client.register_schema, subject, schema)
+        found = self._ask(f"look up version {version} of {subject!r}", self._client.lookup_schema, subject, schema)
+        return int(found.version)
+
+    def _registered(self, subject: str, version: int) -> RegisteredSchema:
+        what = f"read version {version} of {subject!r}"
+        registered: RegisteredSchema = self._ask(what, self._client.get_version, subject, version, True)  # noqa: FBT003 - deleted ones too
+        return registered
 
     def set_compatibility(self, subject: str, level: str) -> None:
         """Set the level of a subject."""

@@ -110,7 +110,7 @@ def test_others_read_alone(server: ConsoleServer) -> None:
         page = omar.get("/schemas", params={"subject": "read-value"}).text
         assert "JSON" in page
         assert 'data-write="' not in page
-        for path in ("schemas", "schemas/delete", "schemas/compatibility"):
+        for path in ("schemas", "schemas/delete", "schemas/restore", "schemas/compatibility"):
             answer = omar.post(f"/api/v1/{path}", json={"subject": "read-value", "level": "NONE", "schema": "{}"})
             assert answer.status_code == 403
 
@@ -154,6 +154,30 @@ def test_a_schema_that_was_deleted_is_registered_again(server: ConsoleServer) ->
             assert "again-value" in anna.get("/api/v1/schemas").json()["subjects"]
             assert anna.post("/api/v1/schemas/delete", json={"subject": "again-value"}).status_code == 200
             assert "again-value" not in anna.get("/api/v1/schemas").json()["subjects"]
+
+
+def test_what_is_deleted_is_shown_restored_and_deleted_for_good(server: ConsoleServer) -> None:
+    body = {"subject": "back-value", "type": "AVRO", "schema": order("id")}
+    one = {"subject": "back-value", "version": 1}
+    with client(server) as anna:
+        assert anna.post("/api/v1/schemas", json=body).status_code == 200
+        assert anna.post("/api/v1/schemas/restore", json=one).status_code == 409
+        assert anna.post("/api/v1/schemas/delete", json={**one, "permanently": True}).status_code >= 400
+        assert anna.post("/api/v1/schemas/delete", json=one).status_code == 200
+        assert "back-value" not in anna.get("/schemas").text
+        assert "back-value" in anna.get("/schemas?deleted=1").text
+        page = anna.get("/schemas?subject=back-value&deleted=1").text
+        assert 'data-write="/schemas/restore"' in page
+        assert "Register a new version" not in page
+        assert anna.post("/api/v1/schemas/restore", json=one).json()["version"] == 2
+        found = anna.get("/api/v1/schemas/subject?name=back-value&deleted=true").json()
+        assert (found["versions"], found["version"]) == ([1, 2], 2)
+        assert "Register a new version" in anna.get("/schemas?subject=back-value&deleted=1").text
+        assert anna.post("/api/v1/schemas/delete", json={**one, "permanently": "yes"}).status_code == 400
+        gone = anna.post("/api/v1/schemas/delete", json={**one, "permanently": True}).json()
+        assert gone["changes"] == ["back-value: versions 1 deleted permanently"]
+        assert anna.get("/schemas?subject=back-value&version=1&deleted=1").status_code == 404
+        assert anna.post("/api/v1/schemas/restore", json={"subject": "back-value"}).status_code == 400
 
 
 def test_an_open_page_of_a_subject_says_that_it_is_gone(server: ConsoleServer) -> None:

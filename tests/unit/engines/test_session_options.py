@@ -65,6 +65,15 @@ def test_a_worker_has_one_thread_whatever_the_session_said() -> None:
     assert allocator.endswith(ENVIRONMENT["_RJEM_MALLOC_CONF"])
 
 
+def test_a_session_of_an_older_spark_is_refused() -> None:
+    """Services have Spark in their runtimes: the PySpark that pip has brought is not the one of their session."""
+    session = type(
+        "SparkSession", (), {"__module__": "pyspark.sql.session", "version": "4.0.1", "sparkContext": None}
+    )()
+    with pytest.raises(EnvironmentProblemError, match=r"Spark 4\.0\.1, and Penstock needs Spark 4\.2"):
+        spark_for({}, "app", "checkpoint", session=session)
+
+
 def test_a_session_of_spark_connect_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no ``sparkContext``: PySpark raises an AttributeError."""
     session = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()

@@ -55,6 +55,10 @@ class Visit:
         """Return a parameter of the address."""
         return self.parameters.get(name, default)
 
+    def flag(self, name: str) -> bool:
+        """Return whether a parameter of the address is true, 1 or yes."""
+        return self.get(name).lower() in ("true", "1", "yes")
+
     @property
     def application_name(self) -> str:
         """The application that the address names, else the first one; empty if there is none."""

@@ -423,17 +423,26 @@ def _streaming(checkpoint: str) -> dict[str, str]:
     return {**_STREAMING, **({_FILE_MANAGER: _LOCAL_FILES} if is_local else {})}
 
 
+_OLDEST = (4, 2)  # as pyproject.toml says
+
+
 def running_session() -> SparkSession | None:
     """Return the active session of this thread; None if there is none."""
     return SparkSession.getActiveSession()
 
 
 def require_classic(session: object) -> None:
-    """Raise EnvironmentProblemError for a session of Spark Connect."""
+    """Raise EnvironmentProblemError for a session of Spark Connect, or of a Spark that is too old."""
     if type(session).__module__.startswith("pyspark.sql.connect"):
         raise EnvironmentProblemError(
             "the session is one of Spark Connect, which has no SparkContext in this process",
             hint="Use a session whose driver is this process (SparkSession.builder.master(...)), or none.",
+        )
+    version = str(getattr(session, "version", ""))
+    if version and tuple(map(int, re.findall(r"\d+", version)[:2])) < _OLDEST:
+        raise EnvironmentProblemError(
+            f"the session is one of Spark {version}, and Penstock needs Spark {'.'.join(map(str, _OLDEST))} or later",
+            hint="Use a newer Spark, or no session: Penstock then starts the Spark of the installed PySpark.",
         )
 
 

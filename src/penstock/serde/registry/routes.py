@@ -103,7 +103,9 @@ def _lookup(registry: Registry, request: RouteRequest) -> Any:
 
 
 def _versions(registry: Registry, request: RouteRequest) -> list[int]:
-    return request.page([v.number for v in registry.versions(request.subject, deleted=request.flag("deleted"))])
+    only = request.flag("deletedOnly")
+    versions = registry.versions(request.subject, deleted=only or request.flag("deleted"))
+    return request.page([v.number for v in versions if v.deleted or not only])
 
 
 def _version(registry: Registry, request: RouteRequest) -> Any:
@@ -128,7 +130,8 @@ def _compatible(registry: Registry, request: RouteRequest) -> Any:
 
 
 def _all_versions(registry: Registry, request: RouteRequest) -> list[Any]:
-    versions = [v for v in registry.all_versions() if v.subject.startswith(request.query.get("subjectPrefix", ""))]
+    prefix, deleted = request.query.get("subjectPrefix", ""), request.flag("deleted")
+    versions = [v for v in registry.all_versions(deleted=deleted) if v.subject.startswith(prefix)]
     if request.flag("latestOnly"):
         versions = list({version.subject: version for version in versions}.values())
     return request.page([version.document() for version in versions])

@@ -208,8 +208,8 @@ class Registry:
         self.schema(schema_id)
         return [version for version in self._store.uses(schema_id) if deleted or not version.deleted]
 
-    def all_versions(self) -> list[SubjectVersion]:
-        return [version for version in self._store.all_versions() if not version.deleted]
+    def all_versions(self, *, deleted: bool = False) -> list[SubjectVersion]:
+        return [version for version in self._store.all_versions() if deleted or not version.deleted]
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[SubjectVersion]:
         """List the versions of a subject, oldest first.

@@ -223,7 +223,7 @@ def registry_errors(url: str, what: str) -> Iterator[None]:
     except Refused as error:
         raise SchemaRegistryError(
             f"the registry {url} refuses to {what}: {error.error_message} ({error.error_code})",
-            hint=_hint(error.http_status_code),
+            hint=_hint(error.http_status_code, error.error_code),
             status=error.http_status_code,
             code=error.error_code,
         ) from error
@@ -247,9 +247,14 @@ def _is_refused_id(status: object) -> bool:
     return isinstance(status, int) and 400 <= status < 500 and status not in _NO_FAULT_OF_THE_ID
 
 
-def _hint(status: int) -> str:
+_OF_DELETED = range(40404, 40408)  # deleted twice, or permanently before it was deleted
+
+
+def _hint(status: int, code: int) -> str:
     if status in {401, 403}:
         return "Check basic.auth.user.info, bearer.auth.* or penstock.registry.identity, and what that user may do."
+    if code in _OF_DELETED:
+        return "What is deleted can be restored (`penstock registry restore`), or deleted permanently, in this order."
     if status == _NOT_FOUND:
         return "Register the schema first, or set auto.register.schemas to true."
     if status == 409:

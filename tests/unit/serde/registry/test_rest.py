@@ -194,6 +194,37 @@ def test_the_command(client, url):
         assert "secret" not in str(refused)
 
 
+def test_what_is_deleted_can_be_found_and_restored(client, url):
+    from penstock.cli.main import app
+
+    subject = "undeleted"
+    schema_id = client.register_schema(subject, Schema(INT, "AVRO"))
+
+    def command(*words: str) -> str:
+        done = CliRunner().invoke(app, ["registry", *words, "--url", url])
+        if done.exception is not None:
+            raise done.exception
+        return done.output
+
+    with pytest.raises(PenstockError, match="has no deleted version"):
+        command("restore", subject)
+    with pytest.raises(PenstockError, match="was not deleted first") as early:
+        command("delete", subject, "--permanently", "--yes")
+    assert "in this order" in str(early.value.hint)
+    assert "deleted undeleted, version 1" in command("delete", subject, "--yes")
+    assert "undeleted  version 1" in command("subjects", "--deleted")
+    assert subject not in command("subjects")
+    assert "as version 2" in command("restore", subject)
+    assert client.get_latest_version(subject).schema_id == schema_id
+    with pytest.raises(PenstockError, match="is not deleted"):
+        command("restore", subject, "--version", "2")
+    assert client._rest_client.get(f"subjects/{subject}/versions?deletedOnly=true") == [1]  # its own name is not sent
+    listed = [row["version"] for row in client._rest_client.get("schemas?subjectPrefix=undeleted&deleted=true")]
+    assert listed == [1, 2]
+    assert "permanently" in command("delete", subject, "--version", "1", "--permanently", "--yes")
+    assert client.get_versions(subject, deleted=True) == [2]
+
+
 def test_over_tls_with_the_names_of_java(tmp_path, monkeypatch):
     import trustme
 

@@ -83,6 +83,7 @@ _CHANGES: tuple[tuple[str, str, Role, Change], ...] = (
     ("/topics/{name}/delete", "delete topic {name}", Role.ADMIN, writes.delete_topic),
     ("/topics", "create a topic", Role.ADMIN, writes.create_topic),
     ("/schemas/delete", "delete a schema", Role.ADMIN, parts.delete),
+    ("/schemas/restore", "restore a schema", Role.ADMIN, parts.restore),
     ("/schemas/compatibility", "change the compatibility of a subject", Role.ADMIN, parts.set_compatibility),
     ("/schemas", "register a schema", Role.ADMIN, parts.register),
 )
@@ -125,7 +126,7 @@ def api_routes(site: Site, channels: Channels) -> Mount:
             visit = visit_of(request)
             data = await request.body()
             said = re.sub(r"[^ -~]", "?", what.format(**visit.parameters))[:300]
-            is_plan = visit.get("dry_run").lower() in ("true", "1", "yes")
+            is_plan = visit.flag("dry_run")
 
             def do() -> Any:
                 return work(visit, writes.body_of(data))

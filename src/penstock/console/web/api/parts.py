@@ -27,6 +27,7 @@ __all__ = [
     "delete",
     "query",
     "register",
+    "restore",
     "set_compatibility",
     "statements",
     "subject",
@@ -41,17 +42,22 @@ def _registry(visit: Visit) -> Schemas:
 
 
 def subjects(visit: Visit) -> Any:
-    """List the subjects, and the compatibility of the registry."""
+    """List the subjects, and the compatibility of the registry; ``deleted=true``: deleted subjects, too."""
     registry = _registry(visit)
-    return {"subjects": registry.subjects(), "compatibility": registry.compatibility()[0]}
+    return {"subjects": registry.subjects(deleted=visit.flag("deleted")), "compatibility": registry.compatibility()[0]}
 
 
 def subject(visit: Visit) -> Any:
-    """Return the versions of the subject ``name``, and one of them: ``version``, by default the newest."""
+    """Return the versions of the subject ``name``, and one of them: ``version``, by default the newest.
+
+    ``deleted=true``: deleted versions, too.
+    """
     registry, name = _registry(visit), visit.get("name")
-    numbers = registry.versions(name)
+    numbers = registry.versions(name, deleted=visit.flag("deleted"))
     if not numbers:
-        raise NotThereError(f"there is no subject {name[:100]!r}", hint="/schemas lists them.")
+        raise NotThereError(
+            f"there is no subject {name[:100]!r}", hint="/schemas lists them, with deleted=true deleted ones, too."
+        )
     number = whole(visit.get("version"), "version", numbers[-1], 2**31)
     return {
         "versions": numbers,
@@ -64,7 +70,7 @@ def register(visit: Visit, body: Mapping[str, Any]) -> Any:
     """Register ``schema`` of a ``type`` under ``subject``; ``dry_run=true`` says whether it is compatible."""
     registry, name = _registry(visit), _text(body, "subject").strip()
     kind, schema = str(body.get("type", "AVRO")), _text(body, "schema")
-    if visit.get("dry_run").lower() in ("true", "1", "yes"):
+    if visit.flag("dry_run"):
         numbers = registry.versions(name)
         if not numbers:
             note = "The subject is new."
@@ -78,12 +84,24 @@ def register(visit: Visit, body: Mapping[str, Any]) -> Any:
 
 
 def delete(visit: Visit, body: Mapping[str, Any]) -> Any:
-    """Delete ``version`` of ``subject``, or all of its versions."""
-    name, version = _text(body, "subject"), body.get("version")
+    """Delete ``version`` of ``subject``, or all of its versions; ``permanently``: deleted ones, for good."""
+    name, version, permanently = _text(body, "subject"), body.get("version"), body.get("permanently", False)
     if isinstance(version, bool) or not isinstance(version, int | None):
         raise ConfigError("version is a whole number", hint="Leave it out to delete the subject.")
-    gone = _registry(visit).delete(name, version)
-    return {"subject": name, "changes": [f"{name}: versions {', '.join(map(str, gone))} deleted"], "versions": gone}
+    if not isinstance(permanently, bool):
+        raise ConfigError("permanently is true or false", hint="Leave it out to delete what can be restored.")
+    gone = _registry(visit).delete(name, version, permanently=permanently)
+    how = "deleted permanently" if permanently else "deleted"
+    return {"subject": name, "changes": [f"{name}: versions {', '.join(map(str, gone))} {how}"], "versions": gone}
+
+
+def restore(visit: Visit, body: Mapping[str, Any]) -> Any:
+    """Register the schema of a deleted ``version`` of ``subject`` again."""
+    name, version = _text(body, "subject"), body.get("version")
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise ConfigError("version is a whole number", hint="It is the number of a deleted version.")
+    number = _registry(visit).restore(name, version)
+    return {"subject": name, "changes": [f"{name}: version {version} restored as {number}"], "version": number}
 
 
 def set_compatibility(visit: Visit, body: Mapping[str, Any]) -> Any:

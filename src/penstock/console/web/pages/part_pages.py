@@ -55,6 +55,7 @@ def schemas(visit: Visit) -> Mapping[str, Any]:
         "url_of_registry": None if registry is None else registry.url,
         "subjects": [],
         "total": 0,
+        "live": set(),
         "level": "",
         "chosen": None,
         "kinds": KINDS,
@@ -64,10 +65,11 @@ def schemas(visit: Visit) -> Mapping[str, Any]:
     if registry is None:
         return facts
     try:
-        found = registry.subjects()
+        found = registry.subjects(deleted=visit.flag("deleted"))
         within = visit.get("find").strip().lower()
         shown = [each for each in found if within in each.lower()][:_MOST_SUBJECTS]
-        facts |= {"subjects": shown, "total": len(found), "level": registry.compatibility()[0]}
+        live = set(registry.subjects()) if visit.flag("deleted") else set(found)
+        facts |= {"subjects": shown, "total": len(found), "level": registry.compatibility()[0], "live": live}
         if visit.get("subject"):
             facts["chosen"] = _chosen(visit)
     except NotThereError:
@@ -80,9 +82,13 @@ def schemas(visit: Visit) -> Mapping[str, Any]:
 def _chosen(visit: Visit) -> dict[str, Any]:
     registry, subject = visit.site.schemas, visit.get("subject")
     assert registry is not None  # noqa: S101 - the caller has looked
-    numbers = registry.versions(subject)
+    live = registry.versions(subject)
+    numbers = registry.versions(subject, deleted=True) if visit.flag("deleted") else live
     if not numbers:
-        raise NotThereError(f"there is no subject {subject[:100]!r}", hint="The page of schemas lists them.")
+        raise NotThereError(
+            f"there is no subject {subject[:100]!r}",
+            hint="The page of schemas lists them, and those that were deleted.",
+        )
     number = whole(visit.get("version"), "version", numbers[-1], 2**31)
     earlier = [each for each in numbers if each < number]
     other = whole(visit.get("against"), "against", earlier[-1] if earlier else number, 2**31)
@@ -95,6 +101,7 @@ def _chosen(visit: Visit) -> dict[str, Any]:
     return {
         "version": version,
         "numbers": numbers,
+        "live": live,
         "against": other,
         "lines": difference(before.text, version.text),
         "level": level,

@@ -21,7 +21,8 @@ function bodyOf(form) {
     if (!field.name || field.disabled) continue;
     if (field.type === "checkbox") { if (field.checked) body[field.name] = true; continue; }
     if (field.value === "" && !field.hasAttribute("data-empty")) continue;
-    body[field.name] = field.dataset.type === "number" ? Number(field.value) : field.value;
+    const kind = field.dataset.type;
+    body[field.name] = kind === "number" ? Number(field.value) : kind === "boolean" ? field.value === "true" : field.value;
   }
   if (body.kind) {
     body.to = ["offset", "time"].includes(body.kind) ? `${body.kind}:${body.at ?? ""}` : body.kind;
