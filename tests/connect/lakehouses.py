@@ -8,7 +8,12 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 
-from penstock.connect.connectors.lakehouse import DeltaSinkConnector, IcebergSinkConnector
+from penstock.connect.connectors.lakehouse import (
+    DeltaSinkConnector,
+    DeltaSourceConnector,
+    IcebergSinkConnector,
+    IcebergSourceConnector,
+)
 
 __all__ = ["KINDS", "Lakehouse", "LakehouseTable"]
 
@@ -24,6 +29,10 @@ class Lakehouse:
 
     def __truediv__(self, name):
         return LakehouseTable(self, name)
+
+    @property
+    def source(self):
+        return DeltaSourceConnector if self.kind == "delta" else IcebergSourceConnector
 
     @property
     def connector(self):

@@ -1,12 +1,13 @@
-"""The sink to Delta Lake over an S3 server whose requests fail before and after they are carried out: each record is a row once."""
+"""Sinks to lakehouses over an S3 server whose requests fail before and after they are carried out: each record is a row once."""
 
 import itertools
 
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 
 from http_servers import serving
-from penstock.connect.connectors.lakehouse import DeltaSinkConnector
+from penstock.connect.connectors.lakehouse import DeltaSinkConnector, IcebergSinkConnector
 from penstock.connect.testing import ConnectTestDriver, Step
 from penstock.errors import ConnectError
 from test_object_faults import Faults
@@ -33,14 +34,41 @@ class Table:
         return sorted(found, key=lambda row: row["n"])
 
 
+class IcebergTable:
+    """A table in a bucket, its catalog in a folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def options(self, endpoint):
+        return {
+            "type": "sql", "uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": f"s3://lake/{next(NUMBERS)}",
+            "s3.endpoint": endpoint, "s3.region": "us-east-1",
+        }  # fmt: skip
+
+    def sink(self, server, **more):
+        options = self.options(f"http://127.0.0.1:{server.server_port}")
+        written = ",".join(f"{name}:{value}" for name, value in options.items())
+        config = {"topics": "hits", "name": "lake", "flush.interval.ms": "0", "table": "lake.t"}
+        return ConnectTestDriver(IcebergSinkConnector, {**config, "catalog.options": written, **more})
+
+    def rows(self, endpoint):
+        table = load_catalog("default", **self.options(endpoint)).load_table("lake.t")
+        return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["n"])
+
+
 def options_of(endpoint):
     return {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true"}
 
 
+MODES = ["insert", pytest.param("upsert", marks=pytest.mark.whole)]
+
+
 @pytest.mark.parametrize("fault", ["500 before", "503 before", "reset before", "500 after", "reset after"])
-@pytest.mark.parametrize("mode", ["insert", pytest.param("upsert", marks=pytest.mark.whole)])
-def test_each_record_is_a_row_once_whatever_happens_to_requests(bucket, fault, mode):
-    table = Table()
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=pytest.mark.whole)])
+def test_each_record_is_a_row_once_whatever_happens_to_requests(bucket, fault, mode, kind, tmp_path):
+    table = Table() if kind == "delta" else IcebergTable(tmp_path)
     with serving(Faults(bucket, [fault])) as server:
         more = {"insert.mode": "upsert", "pk.fields": "id"} if mode == "upsert" else {}
         driver = table.sink(server, **more)

@@ -11,8 +11,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyiceberg.exceptions import CommitFailedException
 
 from lakehouses import KINDS, Lakehouse
+from penstock.connect.connectors.lakehouse.iceberg_files import compact_files
 from penstock.connect.data import SettingError
 from penstock.connect.testing import ConnectTestDriver, Step
 from penstock.errors import ConnectError
@@ -383,6 +385,39 @@ def test_small_files_are_compacted_and_old_ones_vacuumed(tmp_path):
     driver.produce("hits", {"n": 7})
     driver.put()
     assert numbers(table) == list(range(8))
+
+
+def test_small_files_of_iceberg_are_compacted_in_each_partition_and_the_offsets_stay(tmp_path):
+    table = Lakehouse("iceberg", tmp_path) / "t"
+    more = {"partition_by": "g", "expire_commits": 3, "snapshot_retention_hours": 0}
+    driver = sink(table, compact_commits=3, **more)
+    for n in range(7):
+        driver.produce("hits", {"n": n, "g": n % 2})
+        driver.put(commit=False)
+    assert numbers(table) == list(range(7))
+    assert len(list(table.load().scan().plan_files())) == 3
+    assert [each.summary.operation.value for each in table.load().snapshots()] == ["replace", "append"]
+    driver.put(crash=Step.READ)  # nothing was committed to the group, and snapshots before compaction are expired
+    driver.put_all()
+    assert numbers(table) == list(range(7))
+
+
+def test_a_compaction_that_another_commit_overtakes_changes_nothing(tmp_path):
+    table = Lakehouse("iceberg", tmp_path) / "t"
+    driver = sink(table)
+    for n in range(3):
+        driver.produce("hits", {"n": n})
+        driver.put()
+    overtaken = table.load()
+    driver.produce("hits", {"n": 3})
+    driver.put()
+    with pytest.raises(CommitFailedException):
+        compact_files(overtaken, {})
+    assert compact_files(table.load(), {})
+    assert numbers(table) == list(range(4))
+    driver.produce("hits", {"n": 4})
+    driver.put()
+    assert numbers(table) == list(range(5))
 
 
 def test_a_table_of_others_keeps_its_types_and_its_rows(tmp_path):

@@ -33,7 +33,7 @@ class _Fault(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def carry(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self.body()
         writes = self.command in ("PUT", "POST") and "_penstock" not in self.path
         fault = self.server.faults.pop(0) if writes and self.server.faults else None
         if writes:
@@ -48,7 +48,10 @@ class _Fault(BaseHTTPRequestHandler):
             self.reset()
             return
         connection = http.client.HTTPConnection(self.server.target)
-        connection.request(self.command, self.path, body, dict(self.headers))
+        connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+        for name, value in self.headers.items():
+            connection.putheader(name, value)
+        connection.endheaders(body)
         answer = connection.getresponse()
         data = answer.read()
         connection.close()
@@ -60,6 +63,22 @@ class _Fault(BaseHTTPRequestHandler):
             self.reply(answer.status, data, dict(answer.getheaders()))
 
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = carry  # noqa: N815 - the server's names for them
+
+    def body(self):
+        """The bytes of the body as they are, in pieces too: a client that waits for an answer must not wait for ever."""
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = b""
+        while True:
+            line = self.rfile.readline()
+            size = int(line.partition(b";")[0], 16)
+            body += line
+            if not size:
+                break
+            body += self.rfile.read(size + 2)
+        while (line := self.rfile.readline()).strip():  # trailers
+            body += line
+        return body + b"\r\n"
 
     def reply(self, status, data, headers):
         self.send_response(status)

@@ -9,7 +9,12 @@ from penstock.connect.config import Model
 from penstock.connect.connectors.confluent_http_settings import HTTP_SOURCE_MODEL
 from penstock.connect.connectors.datagen import DatagenSource
 from penstock.connect.connectors.http_source import http_poll
-from penstock.connect.connectors.lakehouse import DeltaSinkConnector, IcebergSinkConnector
+from penstock.connect.connectors.lakehouse import (
+    DeltaSinkConnector,
+    DeltaSourceConnector,
+    IcebergSinkConnector,
+    IcebergSourceConnector,
+)
 from penstock.connect.connectors.objects import ObjectSinkConnector
 from penstock.connect.connectors.postgres import PostgresChangesConnector
 from penstock.connect.connectors.search_sink import SearchSinkConnector
@@ -32,7 +37,9 @@ def _of_function(function: Any, model: Model) -> type[Connector]:
 LIBRARY: tuple[type[Connector], ...] = (
     DatagenSource,
     DeltaSinkConnector,
+    DeltaSourceConnector,
     IcebergSinkConnector,
+    IcebergSourceConnector,
     ObjectSinkConnector,
     PostgresChangesConnector,
     SearchSinkConnector,

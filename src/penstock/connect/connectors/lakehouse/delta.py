@@ -25,7 +25,7 @@ from penstock.connect.data import RetriableError
 from penstock.errors import ConnectError
 from penstock.log.base import TopicPartition
 
-__all__ = ["DELTA_SINK", "DeltaFormat", "DeltaSinkConnector", "DeltaSinkTask"]
+__all__ = ["DELTA_SINK", "DeltaFormat", "DeltaSinkConnector", "DeltaSinkTask", "delta_errors", "require_deltalake"]
 
 DELTA_SINK = ConfigDef(
     [
@@ -50,13 +50,6 @@ DELTA_SINK = ConfigDef(
             doc="The partition columns of a table that is made.",
         ),
         *SINK_SETTINGS,
-        Setting(
-            name="compact.commits",
-            kind=Kind.INT,
-            default=100,
-            rule=Range(0),
-            doc="After so many commits of its own the first task makes large files of small ones; 0: never.",
-        ),
         Setting(
             name="vacuum.retention.hours",
             kind=Kind.INT,
@@ -108,7 +101,7 @@ class DeltaFormat(LakeFormat):
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
-        with _errors(name):
+        with delta_errors(name):
             try:
                 return _DeltaTable(self, name, DeltaTable(name, storage_options=self.storage))
             except TableNotFoundError:
@@ -118,7 +111,7 @@ class DeltaFormat(LakeFormat):
         from deltalake import DeltaTable
 
         require_columns(self._partition_by, schema)
-        with _errors(name):
+        with delta_errors(name):
             DeltaTable.create(
                 name, schema, mode="ignore", partition_by=self._partition_by or None,
                 configuration=self._properties or None, storage_options=self.storage,
@@ -179,9 +172,12 @@ class _DeltaTable(LakeTable):
                 columns, predicate=f"NOT source.{mark}"
             ).execute()
 
-    def maintain(self) -> None:
+    def compact(self) -> None:
         with self._errors():
             self._table.optimize.compact()
+
+    def expire(self) -> None:
+        with self._errors():
             if self._form.vacuum_hours >= 0:
                 self._table.vacuum(self._form.vacuum_hours, dry_run=False, enforce_retention_duration=False)
 
@@ -191,7 +187,7 @@ class _DeltaTable(LakeTable):
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
-        with _errors(self._name):
+        with delta_errors(self._name):
             try:
                 yield
             except (DeltaError, TableNotFoundError) as error:
@@ -216,8 +212,20 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def require_deltalake() -> None:
+    """Require the package.
+
+    Raises:
+        ConnectError: It is not installed.
+    """
+    try:
+        import deltalake  # noqa: F401 - whether it is there
+    except ImportError as error:
+        raise ConnectError("deltalake is not installed", hint='Run: pip install "penstock[delta]"') from error
+
+
 @contextmanager
-def _errors(name: str) -> Iterator[None]:
+def delta_errors(name: str) -> Iterator[None]:
     """Raise Connect's errors for those of the library."""
     from deltalake.exceptions import CommitFailedError, DeltaProtocolError, TableNotFoundError
 
@@ -240,7 +248,7 @@ def _errors(name: str) -> Iterator[None]:
         ) from error
     except Exception as error:  # the library raises that class itself, too
         raise ConnectError(
-            f"the table {name} cannot be written: {first_line(error)}", hint="Correct table.uri and the settings."
+            f"the table {name} cannot be used: {first_line(error)}", hint="Correct table.uri and the settings."
         ) from error
 
 
@@ -250,13 +258,10 @@ class DeltaSinkTask(LakeSinkTask):
     java_class: ClassVar[str] = "DeltaSinkTask"
     config: ClassVar[ConfigDef] = DELTA_SINK
     table_setting: ClassVar[str] = "table.uri"
-    maintenance_setting: ClassVar[str] = "compact.commits"
+    expiry_setting: ClassVar[str] = "compact.commits"
 
     def open_format(self, parsed: Mapping[str, Any], settings: Mapping[str, str]) -> LakeFormat:
-        try:
-            import deltalake  # noqa: F401 - whether it is there
-        except ImportError as error:
-            raise ConnectError("deltalake is not installed", hint='Run: pip install "penstock[delta]"') from error
+        require_deltalake()
         return DeltaFormat(
             f"{self.context.log_identity} {settings.get('name', '')}",
             named_values(parsed["storage.options"]),

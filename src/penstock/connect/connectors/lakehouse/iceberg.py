@@ -24,6 +24,7 @@ from penstock.connect.config import (
     Setting,
     named_values,
 )
+from penstock.connect.connectors.lakehouse.iceberg_files import NO_RETRIES, compact_files
 from penstock.connect.connectors.lakehouse.sink import LakeSinkConnector, LakeSinkTask
 from penstock.connect.connectors.lakehouse.tables import (
     SINK_SETTINGS,
@@ -39,9 +40,8 @@ from penstock.connect.data import RetriableError, SettingError
 from penstock.errors import ConnectError
 from penstock.log.base import TopicPartition
 
-__all__ = ["ICEBERG_SINK", "IcebergFormat", "IcebergSinkConnector", "IcebergSinkTask", "open_catalog"]
+__all__ = ["ICEBERG_SINK", "IcebergFormat", "IcebergSinkConnector", "IcebergSinkTask", "iceberg_errors", "open_catalog"]
 
-NO_RETRIES = ("commit.retry.num-retries", "0")
 TRANSFORM = re.compile(
     r"""\s*(?: (year|month|day|hour) \(\s*([^(),]+?)\s*\)
              | (bucket|truncate) \(\s*([^(),]+?)\s*,\s*(\d+)\s*\)
@@ -148,7 +148,7 @@ def open_catalog(parsed: Mapping[str, Any]) -> Any:
     options = named_values(parsed["catalog.options"])
     secrets = {name: parsed[f"catalog.{name}"].secret for name in ("credential", "token")}
     options |= {name: value for name, value in secrets.items() if value}
-    with _errors(f"catalog {parsed['catalog.name']}"):
+    with iceberg_errors(f"catalog {parsed['catalog.name']}"):
         return load_catalog(parsed["catalog.name"], **options)
 
 
@@ -196,7 +196,7 @@ class IcebergFormat(LakeFormat):
     def load(self, name: str) -> LakeTable | None:
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
-        with _errors(name):
+        with iceberg_errors(name):
             try:
                 return _IcebergTable(self, name, self.catalog.load_table(name))
             except (NoSuchTableError, NoSuchNamespaceError):
@@ -207,7 +207,7 @@ class IcebergFormat(LakeFormat):
         from pyiceberg.transforms import parse_transform
 
         require_columns((column for column, _ in self._partition_by), schema)
-        with _errors(name):
+        with iceberg_errors(name):
             self.catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
             try:
                 with self.catalog.create_table_transaction(name, schema, properties=self._properties) as transaction:
@@ -234,7 +234,7 @@ class _IcebergTable(LakeTable):
 
     def refresh(self) -> bool:
         before = self._table.metadata_location
-        with _errors(self._name):
+        with iceberg_errors(self._name):
             self._table.refresh()
         return bool(self._table.metadata_location != before)
 
@@ -277,11 +277,17 @@ class _IcebergTable(LakeTable):
             if rows.rows.num_rows:
                 transaction.append(rows.rows, snapshot_properties=properties)
 
-    def maintain(self) -> None:
+    def compact(self) -> None:
+        with iceberg_errors(self._name):
+            self._table.refresh()
+            if compact_files(self._table, self._properties({})):
+                self._looked_at = None
+
+    def expire(self) -> None:
         if self._form.retention_hours < 0:
             return
         before = datetime.now(UTC) - timedelta(hours=self._form.retention_hours)
-        with _errors(self._name):
+        with iceberg_errors(self._name):
             self._table.maintenance.expire_snapshots().older_than(before).commit()
 
     @contextmanager
@@ -292,7 +298,7 @@ class _IcebergTable(LakeTable):
         """
         name, none = NO_RETRIES
         self._table.properties[name] = none  # of this copy alone: nothing of it is written
-        with _errors(self._name):
+        with iceberg_errors(self._name):
             transaction = self._table.transaction()
             if schema != self.schema:
                 with transaction.update_schema() as update:
@@ -306,7 +312,7 @@ class _IcebergTable(LakeTable):
 
 
 @contextmanager
-def _errors(name: str) -> Iterator[None]:
+def iceberg_errors(name: str) -> Iterator[None]:
     """Raise Connect's errors for those of the library."""
     from pyiceberg import exceptions
 
@@ -334,7 +340,7 @@ def _errors(name: str) -> Iterator[None]:
         raise ConnectError(f"{name} cannot be used: {first_line(error)}", hint="Check catalog.* and rights.") from error
     except (ValueError, TypeError) as error:
         raise ConnectError(
-            f"{name} cannot be written: {first_line(error)}", hint="Correct the settings, or the table."
+            f"{name} cannot be used: {first_line(error)}", hint="Correct the settings, or the table."
         ) from error
     except Exception as error:
         raise RetriableError(f"{name} cannot be reached: {first_line(error)}") from error
@@ -346,7 +352,7 @@ class IcebergSinkTask(LakeSinkTask):
     java_class: ClassVar[str] = "IcebergSinkTask"
     config: ClassVar[ConfigDef] = ICEBERG_SINK
     table_setting: ClassVar[str] = "table"
-    maintenance_setting: ClassVar[str] = "expire.commits"
+    expiry_setting: ClassVar[str] = "expire.commits"
 
     def open_format(self, parsed: Mapping[str, Any], settings: Mapping[str, str]) -> LakeFormat:
         return IcebergFormat(
@@ -367,10 +373,10 @@ class IcebergSinkConnector(LakeSinkConnector):
 
     The snapshot that a commit makes has the offsets behind its rows as a property. A task that starts looks for the
     newest one and goes on from there, wherever it or its worker was killed; a task that was cut off cannot commit what
-    its successor has. Upserts rewrite the files that hold the keys (copy on write). Small files are compacted by an
-    engine, such as Spark's ``rewrite_data_files``.
+    its successor has. Upserts rewrite the files that hold the keys (copy on write). Small files are compacted by a
+    snapshot of the operation ``replace``, which has the offsets of the one before it.
 
-    Not tried yet: REST catalogs, and stores and catalogs whose requests fail in the middle.
+    Not tried yet: REST catalogs, and catalogs whose requests fail in the middle.
     """
 
     java_class: ClassVar[str] = "IcebergSink"

@@ -34,6 +34,7 @@ FIRST_TASK = "penstock.first.task"
 """In the config of the one task that maintains tables."""
 
 _MOST_CONFLICTS = 20
+_COMPACTION = "compact.commits"
 _log = own_logger(__name__)
 
 
@@ -56,7 +57,7 @@ class LakeSinkTask(SinkTask):
 
     config: ClassVar[ConfigDef]
     table_setting: ClassVar[str]
-    maintenance_setting: ClassVar[str]
+    expiry_setting: ClassVar[str]
 
     def open_format(self, parsed: Mapping[str, Any], settings: Mapping[str, str]) -> LakeFormat:
         """Open the format of the tables.
@@ -74,7 +75,7 @@ class LakeSinkTask(SinkTask):
         self._may_seek = not settings.get("transforms")  # they may spread a partition over tables
         self._maintains = settings.get(FIRST_TASK) == "true"
         self._tables: dict[str, LakeTable] = {}
-        self._commits: dict[str, int] = {}
+        self._maintained: dict[tuple[str, str], int] = {}  # commits since, by table and setting
         self._pending: dict[str, _Pending] = {}
         self._taken: dict[TopicPartition, int] = {}
         self._since: float | None = None
@@ -226,7 +227,7 @@ class LakeSinkTask(SinkTask):
                     self._format.create(name, pending.schema)
                 else:
                     self._commit(pending.table, pending)
-                    self._commits[name] = self._commits.get(name, 0) + 1
+                    self._count_commit(name)
                     return
             except ConflictError as error:
                 _log.debug("%s has changed: %s", name, error)
@@ -274,16 +275,32 @@ class LakeSinkTask(SinkTask):
         ]
         table.upsert(Upsert(pa.concat_tables(rows), pa.concat_tables(deleted), names), offsets)
 
+    def _count_commit(self, name: str) -> None:
+        for setting in {_COMPACTION, self.expiry_setting}:
+            self._maintained[name, setting] = self._maintained.get((name, setting), 0) + 1
+
     def _maintain(self, name: str) -> None:
-        every, table = self._parsed[self.maintenance_setting], self._tables.get(name)
-        if not self._maintains or not every or table is None or self._commits.get(name, 0) < every:
+        if not self._maintains:
             return
-        self._commits[name] = 0
+        compacts = self._is_maintenance_due(name, _COMPACTION)
+        expires = self._is_maintenance_due(name, self.expiry_setting)
+        table = self._tables.get(name)
+        if table is None:
+            return
         try:
-            table.maintain()
+            if compacts:
+                self._maintained[name, _COMPACTION] = 0
+                table.compact()
+            if expires:  # behind it: what it has replaced goes at once
+                self._maintained[name, self.expiry_setting] = 0
+                table.expire()
         except ConflictError as error:
-            _log.info("%s is compacted later: %s", name, error)
+            _log.info("%s is maintained later: %s", name, error)
             self._tables.pop(name, None)
+
+    def _is_maintenance_due(self, name: str, setting: str) -> bool:
+        every = self._parsed[setting]
+        return bool(every) and self._maintained.get((name, setting), 0) >= every
 
     def table_name(self, topic: str) -> str:
         """Return the table of a topic."""

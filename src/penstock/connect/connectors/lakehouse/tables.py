@@ -104,11 +104,19 @@ class LakeTable(Protocol):
         """
         ...
 
-    def maintain(self) -> None:
-        """Compact small files, and remove what the settings say.
+    def compact(self) -> None:
+        """Make large files of small ones, without a change of rows or offsets.
 
         Raises:
             ConflictError: Another commit came first; it can be done later.
+        """
+        ...
+
+    def expire(self) -> None:
+        """Remove old versions, as the settings say.
+
+        Raises:
+            ConflictError: As for `compact`.
         """
         ...
 
@@ -209,6 +217,13 @@ SINK_SETTINGS: tuple[Setting, ...] = (
         importance=Importance.HIGH,
         doc="The time after which a task commits what it has: how old a record is, at most, when its row can be read. "
         "Each commit makes at least one file.",
+    ),
+    Setting(
+        name="compact.commits",
+        kind=Kind.INT,
+        default=100,
+        rule=Range(0),
+        doc="After so many commits of its own the first task makes large files of small ones; 0: never.",
     ),
 )
 
