@@ -5,7 +5,6 @@ A result is a record of the topic, or the last value of each key (`TABLES`); doc
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -283,7 +282,7 @@ def bids_by_bidder(of: Auctions) -> Any:
 def q12(of: Auctions) -> KStream[str, Any]:
     """The bids of a bidder in each ten seconds of the clock."""
     counts = (
-        of.stream("bid", timestamp_extractor=lambda _: time.time_ns() // 1_000_000)
+        of.stream("bid", timestamp_extractor="WallclockTimestampExtractor")
         .map(pl.struct(pl.col("bidder").cast(pl.String).alias("key"), pl.lit(1, pl.Int32).alias("value")))
         .group_by_key(Grouped(key_serde="string", value_serde="integer"))
         .windowed_by(TEN_SECONDS)

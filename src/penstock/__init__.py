@@ -137,7 +137,7 @@ _MODULES = {
     "errors": ("PenstockError",),
     "serde": ("Serdes",),
     "serde.windowed": ("Window", "Windowed"),
-    "state.restores.restore": ("StateRestoreListener",),
+    "state.restores.restore_progress": ("StateRestoreListener",),
     "testing": ("TopologyTestDriver",),
     "topology.operations.base": ("Retry",),
 }

@@ -13,8 +13,9 @@ from penstock.base.java_names import with_java_names
 from penstock.config.setting_types import offset_reset
 from penstock.errors import TopologyError
 from penstock.topology.building.names import check_name
-from penstock.topology.operations.functions import EXTRACTED, Function
+from penstock.topology.operations.functions import Function
 from penstock.topology.stores import StoreSpec
+from penstock.topology.timestamp_extractors import extractor_of
 
 __all__ = [
     "Branched",
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     Typed = Serde[T] | type[T]
 
     class _Reading(TypedDict, total=False):
-        timestamp_extractor: Callable[..., int] | None
+        timestamp_extractor: Callable[..., int] | str | None
         offset_reset: str | None
 
 
@@ -152,14 +153,15 @@ class Consumed(_Typed, Generic[KeyOrAny, ValueOrAny]):
         key_serde: A serde, its name, or a Python type such as ``str``.
         value_serde: Likewise.
         timestamp_extractor: A function called as ``fn(record, partition_time_ms)`` that returns milliseconds; a
-            negative number drops the record.
+            negative number drops the record. Or the name of one of Kafka's: "WallclockTimestampExtractor",
+            "FailOnInvalidTimestamp", "LogAndSkipOnInvalidTimestamp", "UsePartitionTimeOnInvalidTimestamp".
         offset_reset: The start without a committed offset: "earliest", "latest", "none" (an error) or
             "by_duration:PT1H" (the records of the last hour); None: the setting ``auto.offset.reset``.
     """
 
     key_serde: Serde[KeyOrAny] | type[KeyOrAny] | str | None = field(default=None, kw_only=True)
     value_serde: Serde[ValueOrAny] | type[ValueOrAny] | str | None = field(default=None, kw_only=True)
-    timestamp_extractor: Callable[..., int] | None = field(default=None, kw_only=True)
+    timestamp_extractor: Callable[..., int] | str | None = field(default=None, kw_only=True)
     offset_reset: str | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:  # one for each pair of types; a name that stands for none of them is Any
@@ -490,13 +492,13 @@ class Consumed(_Typed, Generic[KeyOrAny, ValueOrAny]):
             *,
             key_serde: Serde[Any] | type | str | None = None,
             value_serde: Serde[Any] | type | str | None = None,
-            timestamp_extractor: Callable[..., int] | None = None,
+            timestamp_extractor: Callable[..., int] | str | None = None,
             offset_reset: str | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
         _Typed.__post_init__(self)
-        _check_function(self.timestamp_extractor, "Consumed: timestamp_extractor", (1, 2), EXTRACTED)
+        extractor_of(self.timestamp_extractor, "Consumed: timestamp_extractor")  # checks it
         object.__setattr__(self, "offset_reset", checked_reset(self.offset_reset))
 
 

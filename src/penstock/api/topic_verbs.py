@@ -13,7 +13,8 @@ from penstock.topology.building.builder import Partitioning
 from penstock.topology.building.graph import SinkGraph, SourceGraph
 from penstock.topology.building.names import check_name
 from penstock.topology.nodes import SourceNode
-from penstock.topology.operations.functions import EXTRACTED, TOPIC_OF, Function
+from penstock.topology.operations.functions import TOPIC_OF, Function
+from penstock.topology.timestamp_extractors import extractor_of
 
 if TYPE_CHECKING:
     from penstock.topology.building.builder import GraphBuilder
@@ -30,10 +31,7 @@ def source_node(
     global_store: bool = False,
 ) -> SourceNode:
     """Make the source node of topics, or of those that match a pattern."""
-    extract, role = None, "Consumed: timestamp_extractor"
-    if consumed.timestamp_extractor is not None:
-        fn = consumed.timestamp_extractor
-        extract = Function.wrap(fn, verb=role, allowed=(1, 2), passed=EXTRACTED, expression=False)
+    extract = extractor_of(consumed.timestamp_extractor, "Consumed: timestamp_extractor")
     return SourceNode(
         name,
         topics,

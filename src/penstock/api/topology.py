@@ -19,8 +19,9 @@ from penstock.topology.building.assembly import Assembly
 from penstock.topology.building.names import check_name
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from penstock.topology.operations.base import Process
-from penstock.topology.operations.functions import EXTRACTED, TOPIC_OF, Function
+from penstock.topology.operations.functions import TOPIC_OF, Function
 from penstock.topology.stores import StoreSpec
+from penstock.topology.timestamp_extractors import extractor_of
 
 __all__ = ["Topology"]
 
@@ -65,7 +66,7 @@ class Topology(frozen.Topology):
         *,
         key_serde: Any = None,
         value_serde: Any = None,
-        timestamp_extractor: Callable[..., int] | None = None,
+        timestamp_extractor: Callable[..., int] | str | None = None,
         offset_reset: str | None = None,
     ) -> Self:
         """Add a node that reads a topic, several topics, or all that match a compiled pattern (``addSource``).
@@ -76,7 +77,7 @@ class Topology(frozen.Topology):
             key_serde: The serde of keys; None is ``default.key.serde``.
             value_serde: The serde of values; None is ``default.value.serde``.
             timestamp_extractor: A function called as ``fn(record, partition_time_ms)`` that returns milliseconds; a
-                negative number drops the record.
+                negative number drops the record. Or the name of one of Kafka's, as in `Consumed`.
             offset_reset: The start without a committed offset; see `Consumed`.
         """
         offset_reset = checked_reset(offset_reset, node=name)
@@ -166,7 +167,7 @@ class Topology(frozen.Topology):
         *,
         key_serde: Any = None,
         value_serde: Any = None,
-        timestamp_extractor: Callable[..., int] | None = None,
+        timestamp_extractor: Callable[..., int] | str | None = None,
     ) -> Self:
         """Add a store that every machine has in full, kept up to date by a processor (``addGlobalStore``).
 
@@ -198,7 +199,7 @@ class Topology(frozen.Topology):
         *,
         key_serde: Any = None,
         value_serde: Any = None,
-        timestamp_extractor: Callable[..., int] | None = None,
+        timestamp_extractor: Callable[..., int] | str | None = None,
     ) -> Self:
         """Add a store that a processor keeps up to date from a topic (``addReadOnlyStateStore``).
 
@@ -238,7 +239,7 @@ def _source(
     topics: tuple[str, ...],
     key_serde: Any,
     value_serde: Any,
-    extractor: Callable[..., int] | None,
+    extractor: Callable[..., int] | str | None,
 ) -> SourceNode:
     for topic in topics:
         check_name(topic, "topic")
@@ -247,9 +248,7 @@ def _source(
         tuple(dict.fromkeys(topics)),
         resolve(key_serde),
         resolve(value_serde),
-        timestamp_extractor=None
-        if extractor is None
-        else _function(extractor, "add_source: timestamp_extractor", (1, 2), EXTRACTED),
+        timestamp_extractor=extractor_of(extractor, "add_source: timestamp_extractor"),
     )
 
 

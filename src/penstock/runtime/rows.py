@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,7 @@ __all__ = [
 
 # Records
 
-BytesColumn = pa.Array | list[bytes | None]
+BytesColumn: TypeAlias = pa.Array | list[bytes | None]
 """Bytes of many rows, or of few."""
 
 FEW = 64  # up to so many rows, going value by value costs less than setting up columns (measured with w3)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
+from penstock.base.clock import unix_ms
 from penstock.errors import (
     ConfigError,
     PenstockError,
@@ -57,6 +58,7 @@ from penstock.serde.column import Column, bytes_column, cut, to_bytes_list
 from penstock.serde.foreign_key_messages import ResponseColumn
 from penstock.serde.table_changes import ChangeSerde
 from penstock.serde.windowed import SessionWindowedSerde, TimeWindowedSerde, WindowedColumn
+from penstock.topology.timestamp_extractors import wall_clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,6 +127,11 @@ class SourceReader:
         if extractor is None:
             return batch.timestamps(), largest
         key_column, value_column, _, failures = self._columns(batch)
+        if extractor.fn is wall_clock:
+            now = unix_ms()
+            times = np.full(len(batch), now, np.int64)
+            times[list(failures)] = -1
+            return times, max(largest, now)
         keys, values = key_column.items(), value_column.items()
         times = np.full(len(batch), -1, np.int64)
         for row in range(len(times)):
@@ -232,6 +239,12 @@ class SourceReader:
         name = partition_time_meta(piece.batch.topic, piece.batch.partition)
         fn: Callable[..., Any] = extractor.fn
         partition_time = self._context.get_meta(name, -1)
+        if fn is wall_clock:
+            if len(piece):
+                now = unix_ms()
+                piece.timestamps = np.full(len(piece), now, np.int64)
+                self._context.put_meta(name, max(partition_time, now))
+            return piece
         stamps = np.empty(len(piece), np.int64)
         keys, values = piece.keys.items(), piece.values.items()
         for row in range(len(piece)):

@@ -34,9 +34,9 @@ __getattr__ = lazy_names(
     __name__,
     {
         "BaseSerde": "base",
-        "ChangeSerde": "changes",
+        "ChangeSerde": "table_changes",
         "Column": "column",
-        "RecordHeaders": "headers",
+        "RecordHeaders": "bound_serdes",
         "Serde": "base",
         "Serdes": "serdes",
         "Window": "windowed",

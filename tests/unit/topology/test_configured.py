@@ -47,11 +47,17 @@ def test_the_default_timestamp_extractor() -> None:
     assert stamps(lambda record, partition_time: partition_time + 8) == [7]
     assert stamps(length, Consumed(timestamp_extractor=lambda record: 9)) == [9]
     assert stamps("org.apache.kafka.streams.processor.UsePartitionTimeOnInvalidTimestamp") == [100]
+    assert stamps(length, Consumed(timestamp_extractor="FailOnInvalidTimestamp")) == [100]
+    of_source = Consumed(timestamp_extractor="org.apache.kafka.streams.processor.WallclockTimestampExtractor")
+    assert stamps(length, of_source)[0] == pytest.approx(time.time() * 1000, abs=600_000)
     assert stamps("WallclockTimestampExtractor")[0] == pytest.approx(time.time() * 1000, abs=600_000)
     with pytest.raises(ConfigError, match="a function"):
         stamps("SomeExtractor")
     with pytest.raises(TopologyError, match="1 or 2 argument"):
         stamps(lambda a, b, c: 0)
+    with pytest.raises(TopologyError, match="Wallclok") as raised:
+        Consumed(timestamp_extractor="WallclokTimestampExtractor")
+    assert "WallclockTimestampExtractor" in str(raised.value)
 
 
 def test_settings_are_filled_in_once() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from penstock.base.clock import unix_ms
 from penstock.errors import TopologyError
 from penstock.serde.bound_serdes import CurrentHeaders, bound, configured, has_schema, in_task, uses_headers
 from penstock.topology.configured.value_fields import check_fields
@@ -15,6 +14,7 @@ from penstock.topology.nodes import Node, ProcessorNode, SourceNode
 from penstock.topology.operations.base import StreamToTable
 from penstock.topology.operations.functions import Function
 from penstock.topology.stores import StoreSpec
+from penstock.topology.timestamp_extractors import extractor_of
 from penstock.topology.topology import Topology
 
 __all__ = [
@@ -252,7 +252,9 @@ def with_settings(topology: Topology, config: Mapping[str, Any]) -> Topology:
         require_explicit_names(topology)
     topology = with_stores(with_serdes(topology, config), config)
     check_fields(topology.nodes)
-    extractor = extractor_of(config.get("default.timestamp.extractor"))
+    setting = "default.timestamp.extractor"
+    named = config.get(setting)
+    extractor = None if named == "FailOnInvalidTimestamp" else extractor_of(named, setting)  # as without an extractor
     if extractor is None:
         return topology
     return replace(topology, nodes={name: _timed(node, extractor) for name, node in topology.nodes.items()})
@@ -317,37 +319,3 @@ def require_explicit_names(topology: Topology) -> None:
             hint='Name them: Materialized("name"), Grouped("name"), Repartitioned("name"), StreamJoined("name", '
             'store_name="name"), or leave out ensure.explicit.internal.resource.naming.',
         )
-
-
-def extractor_of(setting: Any) -> Function | None:
-    """Return the function for a value of the setting; None: the records' own timestamps, which must be valid."""
-    fn = _BY_NAME[setting] if isinstance(setting, str) else setting
-    if fn is None:
-        return None
-    return Function.wrap(fn, verb="default.timestamp.extractor", allowed=(1, 2), expression=False)
-
-
-def _skip_invalid(record: Any, partition_time_ms: int) -> int:  # noqa: ARG001 - an extractor's signature
-    """Return the record's own timestamp; a negative one drops the record and is logged."""
-    return int(record.timestamp)
-
-
-def _partition_time_if_invalid(record: Any, partition_time_ms: int) -> int:
-    """Return the record's own timestamp, or else the largest so far of its partition."""
-    stamp = int(record.timestamp) if record.timestamp >= 0 else partition_time_ms
-    if stamp < 0:
-        raise ValueError("the first record of the partition has no valid timestamp")
-    return stamp
-
-
-def _wall_clock(record: Any, partition_time_ms: int) -> int:  # noqa: ARG001 - an extractor's signature
-    """Return the present time."""
-    return unix_ms()
-
-
-_BY_NAME: dict[str, Callable[[Any, int], int] | None] = {
-    "FailOnInvalidTimestamp": None,  # the behaviour without an extractor
-    "LogAndSkipOnInvalidTimestamp": _skip_invalid,
-    "UsePartitionTimeOnInvalidTimestamp": _partition_time_if_invalid,
-    "WallclockTimestampExtractor": _wall_clock,
-}
