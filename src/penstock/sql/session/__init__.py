@@ -1,8 +1,8 @@
 """Sessions: statements against a catalog that lasts, and the queries that run for them.
 
-A walk along one statement: `session` parses and dispatches, `changing_statements`, `describing_statements` and `topic_statements` do one
-family of statements each over a `workspace`; `journal` keeps the statements in the log, `persistent_queries` runs queries as
-applications.
+A walk along one statement: `session` parses and dispatches, `changing_statements`, `describing_statements` and
+`topic_statements` do one family of statements each over a `workspace`; `journal` keeps the statements in the log,
+`persistent_queries` runs queries as applications.
 """
 
 from __future__ import annotations
