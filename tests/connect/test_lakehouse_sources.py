@@ -94,6 +94,8 @@ def test_changes_are_records_by_key_and_deletes_are_tombstones(lake):
     found = read(driver)[3:]
     assert dict(found) == {"a": {"n": 7, "id": "a"}, "b": None, "d": {"n": 8, "id": "d"}}
     assert len(found) == 3
+    write(table, [{"id": name} for name in "acd"], key="id")  # no row is left
+    assert sorted(read(driver)[6:]) == [("a", None), ("c", None), ("d", None)]
     appends = source(table, name="appends", start_at="earliest")
     with pytest.raises(ConnectError, match=r"changes or deletes rows, and read\.mode=append"):
         read(appends)

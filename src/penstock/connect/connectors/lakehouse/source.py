@@ -229,7 +229,7 @@ class LakeSourceTask(SourceTask):
     def _of_changes(self, change: Change, done: int) -> Iterator[_Part]:
         """Yield the keys of rows that are gone, then those that are new or have changed."""
         key = self._parsed["key.fields"]
-        old, new = _feed(change) if change.feed else (_rows(change.removed), _rows(change.added))
+        old, new = _feed(change) if change.feed else _files_of(change)
         for table in (old, new):
             self._require_key(table.schema)
         old_rows = dict(zip(_keys(old, key), old.to_pylist(), strict=True))
@@ -311,6 +311,12 @@ def _keys(table: pa.Table, names: Sequence[str]) -> list[tuple[Any, ...]]:
 def _rows(files: Sequence[RowFile]) -> pa.Table:
     tables = [file.read() for file in files]
     return pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
+
+
+def _files_of(change: Change) -> tuple[pa.Table, pa.Table]:
+    """Return the rows of files that are gone, and of those that came; there may be none of either kind."""
+    old, new = _rows(change.removed), _rows(change.added)
+    return (old if change.removed else new.slice(0, 0)), (new if change.added else old.slice(0, 0))
 
 
 def _feed(change: Change) -> tuple[pa.Table, pa.Table]:
