@@ -423,7 +423,7 @@ def parity(results: dict[str, Any]) -> str:
     count = sum(len(names.split(", ")) for names, _, _ in rows)
     parts += [
         "## Class by class",
-        f"The {count} public classes of Kafka Streams 4.4.0, below `org.apache.kafka.streams`.",
+        f"The {count} public classes of Kafka Streams 4.4.0 and its test-utils, below `org.apache.kafka.streams`.",
         markdown(rows, "Kafka Streams", "state", "here, or why not"),
         "## Beyond Kafka Streams",
         markdown(
