@@ -18,7 +18,7 @@ def workers(tmp_path):
     started = []
     for _ in range(2):
         port = free_port()
-        given = settings(tmp_path, **{"listeners": f"http://127.0.0.1:{port}", "session.timeout.ms": "3000"})
+        given = settings(tmp_path, **{"listeners": f"http://127.0.0.1:{port}", "session.timeout.ms": "6000"})
         file = tmp_path / f"{port}.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
         command = [sys.executable, "-c", "from penstock.cli.main import main; main()", "connect", "worker", str(file)]
