@@ -286,8 +286,7 @@ class CopyWriter:
         began = time.perf_counter()
         self._copy.write(changes, self._state.meta)
         self._sensor.on_store_calls(GLOBAL_TASK, take_calls(self._state))
-        volumes = {store: Volume(rows.num_rows, rows.nbytes) for store, rows in changes.items()}
-        self._sensor.on_flushed(GLOBAL_TASK, volumes, time.perf_counter() - began)
+        self._sensor.on_flushed(GLOBAL_TASK, Volume.of_changes(changes), time.perf_counter() - began)
         self._copy.show()
         self._copy.rebase(self._state)
 

@@ -10,7 +10,7 @@ from penstock.base.nearest_name import did_you_mean
 from penstock.errors import TopologyError
 from penstock.topology.operations.functions import EXTRACTED, Function
 
-__all__ = ["NAMES", "extractor_of", "wall_clock"]
+__all__ = ["extractor_of", "wall_clock"]
 
 
 def extractor_of(extractor: object, role: str) -> Function | None:
@@ -32,7 +32,7 @@ def extractor_of(extractor: object, role: str) -> Function | None:
         if name not in _BY_NAME:
             raise TopologyError(
                 f"{role} is {extractor!r}",
-                hint=did_you_mean(name, NAMES) or f"Give a function, or one of {', '.join(NAMES)}.",
+                hint=did_you_mean(name, _BY_NAME) or f"Give a function, or one of {', '.join(_BY_NAME)}.",
             )
         extractor = _BY_NAME[name]
     if extractor is None:
@@ -71,4 +71,3 @@ _BY_NAME: dict[str, Callable[[Any, int], int]] = {
     "UsePartitionTimeOnInvalidTimestamp": _partition_time_if_invalid,
     "WallclockTimestampExtractor": wall_clock,
 }
-NAMES = tuple(_BY_NAME)

@@ -12,10 +12,12 @@ import os
 import socket
 import sys
 
-__all__ = ["ENVIRONMENT", "MODULES", "serve"]
+__all__ = ["ENVIRONMENT", "MODULES", "STREAMS", "other_process", "serve", "take_streams", "wait_as_cat"]
 
 ENVIRONMENT = "PENSTOCK_FORKS"
 """The variable that names the socket and the Python of the process to ask."""
+STREAMS = (0, 1, 2)
+"""The file descriptors that a process hands to another one, which goes on in its place."""
 MODULES = ("-m pyspark.sql.streaming.python_streaming_source_runner", "-m pyspark.daemon pyspark.sql.worker.*")
 """The beginnings of the arguments of processes that are forked, as patterns of the shell."""
 
@@ -28,7 +30,6 @@ _NEEDED = (
     "penstock.engines.micro_batches.source",
 )
 _DAEMON = "pyspark.daemon"  # forks itself, so it has no second thread
-_STREAMS = (0, 1, 2)
 _TAKEN = b"\n"
 _WAITED_S = 30.0
 _TERMINATED = 143
@@ -84,16 +85,14 @@ def _import_needed() -> None:
 
 def _take_part_of(connection: socket.socket) -> str:
     """Take over the streams, folder, arguments and environment of the other process; return the module to run."""
-    _, streams, _, _ = socket.recv_fds(connection, 1, len(_STREAMS))
+    _, streams, _, _ = socket.recv_fds(connection, 1, len(STREAMS))
     if not streams:
         os._exit(_TERMINATED)  # Spark has ended it already
     with connection.makefile("rb") as file:
         parts = file.read(int(file.readline())).split(b"\0")
     folder, count, *rest = map(os.fsdecode, parts)
     arguments, environment = rest[: int(count)], rest[int(count) :]
-    for stream, number in zip(streams, _STREAMS, strict=True):
-        os.dup2(stream, number)
-        os.close(stream)
+    take_streams(streams)
     inherited = {os.path.abspath(each) for each in _folders_of_python_path()}  # noqa: PTH100
     os.environ.clear()
     os.environ.update(each.partition("=")[::2] for each in environment)
@@ -140,16 +139,47 @@ def _end_with(connection: socket.socket) -> None:
     threading.Thread(target=wait, name="penstock-fork", daemon=True).start()
 
 
-def _ask() -> None:
-    """Let a fork do this process's part, and be `cat` until it ends, which needs no memory; return if there is none."""
-    path, _, python = os.environ.pop(ENVIRONMENT, "").partition(os.pathsep)
+# The handing over of a process's part, here and between daemons
+
+
+def other_process(variable: str) -> str:
+    """Return the socket that a variable of the environment names with a Python; empty: not for this process.
+
+    The socket's folder has to be this user's: where it was, after its end, anybody may have made another.
+    """
+    path, _, python = os.environ.pop(variable, "").partition(os.pathsep)
     try:
-        if python != sys.executable or os.lstat(os.path.dirname(path)).st_uid != os.getuid():  # noqa: PTH120
-            return
+        is_own = python == sys.executable and os.lstat(os.path.dirname(path)).st_uid == os.getuid()  # noqa: PTH120
+    except OSError:
+        is_own = False
+    return path if is_own else ""
+
+
+def take_streams(streams: list[int]) -> None:
+    """Go on with the standard streams of the other process."""
+    for stream, number in zip(streams, STREAMS, strict=True):
+        os.dup2(stream, number)
+        os.close(stream)
+
+
+def wait_as_cat(connection: socket.socket) -> None:
+    """Stay for Spark to see and to end, as `cat`, which needs no memory: it ends when the connection does."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.dup2(connection.fileno(), 0)
+    os.execvp("cat", ["cat"])  # noqa: S606, S607
+
+
+def _ask() -> None:
+    """Let a fork do this process's part, and wait until it ends; return if there is none."""
+    path = other_process(ENVIRONMENT)
+    if not path:
+        return
+    try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(_WAITED_S)
             connection.connect(path)
-            socket.send_fds(connection, [_TAKEN], _STREAMS)
+            socket.send_fds(connection, [_TAKEN], STREAMS)
             environment = [name + b"=" + value for name, value in os.environb.items()]
             arguments = [os.fsencode(each) for each in sys.argv[1:]]
             parts = [os.fsencode(os.getcwd()), b"%d" % len(arguments), *arguments, *environment]  # noqa: PTH109
@@ -158,10 +188,7 @@ def _ask() -> None:
             if not connection.recv(1):
                 return
             connection.settimeout(None)
-            nothing = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nothing, 1)
-            os.dup2(connection.fileno(), 0)
-            os.execvp("cat", ["cat"])  # noqa: S606, S607
+            wait_as_cat(connection)
     except OSError:
         return  # it has gone
 

@@ -47,7 +47,6 @@ _NEEDED = (  # by tasks of both modes over an embedded log; what else they need 
 _AHEAD = "PENSTOCK_WORKER_DAEMON"
 _WORKER_MODULE = "pyspark.worker"
 _LISTENING = "--listening"
-_STREAMS = (0, 1, 2)
 
 
 class DaemonAhead:
@@ -72,7 +71,7 @@ class DaemonAhead:
                 for folder in (self._folder, *([self._forks] if self._forks else [])):
                     listening = sockets.enter_context(socket.socket(socket.AF_UNIX))
                     listening.bind(str(folder / "socket"))
-                    listening.listen(len(_STREAMS))
+                    listening.listen(len(forked_processes.STREAMS))
                     numbers.append(listening.fileno())
                 self._process = subprocess.Popen(  # noqa: S603 - nobody else's command
                     [sys.executable, "-m", __name__, _WORKER_MODULE, _LISTENING, *map(str, numbers)],
@@ -152,17 +151,14 @@ def _import_ahead() -> None:
 
 
 def _hand_over() -> None:
-    """Give the streams and the environment to the daemon that was started ahead; return if there is none.
-
-    This process stays for Spark to see and to end, as `cat`, which needs no memory: it ends when the daemon does.
-    """
-    path, _, python = os.environ.pop(_AHEAD, "").partition(os.pathsep)
-    if python != sys.executable or not _is_own(Path(path).parent):
+    """Give the streams and the environment to the daemon that was started ahead; return if there is none."""
+    path = forked_processes.other_process(_AHEAD)
+    if not path:
         return
     with socket.socket(socket.AF_UNIX) as connection:
         try:
             connection.connect(path)
-            socket.send_fds(connection, [b"\n"], _STREAMS)
+            socket.send_fds(connection, [b"\n"], forked_processes.STREAMS)
             connection.sendall(json.dumps([sys.argv, sys.path, dict(os.environ)]).encode() + b"\n")
             connection.shutdown(socket.SHUT_WR)
             is_taken = bool(connection.recv(1))
@@ -170,18 +166,7 @@ def _hand_over() -> None:
             is_taken = False
         if not is_taken:
             return  # it has gone, or another process of Spark's has it
-        with open(os.devnull, "w") as nothing:  # noqa: PTH123
-            os.dup2(nothing.fileno(), 1)
-        os.dup2(connection.fileno(), 0)
-        os.execvp("cat", ["cat"])  # noqa: S606, S607
-
-
-def _is_own(folder: Path) -> bool:
-    """Return whether a folder is this user's: where it was, after its end, anybody may have made another."""
-    try:
-        return folder.lstat().st_uid == os.getuid()
-    except OSError:
-        return False
+        forked_processes.wait_as_cat(connection)
 
 
 def _run(module: str) -> None:
@@ -205,12 +190,10 @@ def _take_over(waiting: int) -> bool:
     listening.close()
     if connection is None:
         return False
-    _, streams, _, _ = socket.recv_fds(connection, 1, len(_STREAMS))
+    _, streams, _, _ = socket.recv_fds(connection, 1, len(forked_processes.STREAMS))
     with connection.makefile("rb") as file:
         sys.argv, path, environment = json.loads(file.readline())
-    for stream, number in zip(streams, _STREAMS, strict=True):
-        os.dup2(stream, number)
-        os.close(stream)
+    forked_processes.take_streams(streams)
     sys.path[:] = path
     os.environ.clear()
     os.environ.update(environment)

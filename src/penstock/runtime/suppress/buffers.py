@@ -130,8 +130,9 @@ def hold(buffer: Buffer, key: bytes, change: BufferedChange) -> None:
     buffer.put(key, change, before)
 
 
-def leaving_after(buffer: Buffer, row: int, expiry: int, number: int = 0) -> Iterator[Eviction]:
-    """Yield the changes that leave after a row, numbered from ``number`` on; each waits until the next step."""
+def leaving_after(buffer: Buffer, row: int, expiry: int) -> Iterator[Eviction]:
+    """Yield the changes that leave after a row, numbered; each waits until the next step."""
+    number = 0
     while (earliest := buffer.first(expiry)) is not None:
         key = earliest[1]
         leaving = buffer.get(key)

@@ -253,7 +253,7 @@ class _Suppress(Operator):
 
     def _few(self, rows: Rows) -> Iterable[tuple[str | None, Rows]]:
         """Process a few rows, if `_takes_few`: what `_one_by_one` does with them."""
-        buffer, until_close = self._buffer, self._operation.until_window_closes
+        buffer, wait_ms = self._buffer, self._operation.wait_ms
         now = self._context.get_meta(self._meta, _NO_TIME)
         stamps = rows.timestamps.tolist()
         self._context.put_meta(self._meta, max(now, *stamps))
@@ -261,24 +261,22 @@ class _Suppress(Operator):
         for row, put in enumerate(self._few_puts(rows)):
             hold(buffer, *put)
             now = max(now, stamps[row])
-            expiry, number = now - self._operation.wait_ms, 0
-            while (earliest := buffer.first(expiry)) is not None:
-                key = earliest[1]
-                change = cast("BufferedChange", buffer.get(key))  # both rows of a key are written together
-                if change.new is not None or not until_close:
-                    if len(stamps) == 1:
-                        return self._leave(rows, expiry, number)
-                    eviction = Eviction(row, number, key, change)
-                    leaving.append((None, self._sent_one(rows.row(row), eviction, self._origin(eviction))))
-                buffer.remove(key, change)
-                number += 1
+            if buffer.first(now - wait_ms) is None:
+                continue
+            if len(stamps) == 1:
+                return self._leave(rows, row, now - wait_ms)  # each still waits while it is passed on
+            leaving += self._leave(rows, row, now - wait_ms)
         return leaving
 
-    def _leave(self, rows: Rows, expiry: int, number: int) -> Iterator[tuple[str | None, Rows]]:
-        """Yield the changes that leave after the only row, from the one of that number on."""
-        for eviction in leaving_after(self._buffer, 0, expiry, number):
-            if eviction.change.new is not None or not self._operation.until_window_closes:
-                yield None, self._sent_one(rows, eviction, self._origin(eviction))
+    def _leave(self, rows: Rows, row: int, expiry: int) -> Iterator[tuple[str | None, Rows]]:
+        """Yield the changes that leave after a row."""
+        for eviction in leaving_after(self._buffer, row, expiry):
+            if self._is_sent(eviction):
+                yield None, self._sent_one(rows.row(row), eviction, self._origin(eviction))
+
+    def _is_sent(self, eviction: Eviction) -> bool:
+        """Return whether a change that leaves goes on: nothing was sent for a window that closes, so needs deleting."""
+        return eviction.change.new is not None or not self._operation.until_window_closes
 
     def _one_by_one(self, rows: Rows) -> Iterator[tuple[str | None, Rows]]:
         """Process a few rows; each change is still seen to wait while it is passed on, as in Kafka."""
@@ -303,8 +301,7 @@ class _Suppress(Operator):
             if self._is_read:
                 done.append(eviction)
             origin = self._origin(eviction)
-            # Nothing was ever sent for a window that closes: nothing needs deleting.
-            if eviction.change.new is not None or not self._operation.until_window_closes:
+            if self._is_sent(eviction):
                 yield None, self._sent_one(rows.row(eviction.row), eviction, origin)
         if failure:
             raise failure[0]

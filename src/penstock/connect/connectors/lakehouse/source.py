@@ -232,10 +232,10 @@ class LakeSourceTask(SourceTask):
         old, new = _feed(change) if change.feed else _files_of(change)
         for table in (old, new):
             self._require_key(table.schema)
-        old_rows = dict(zip(_keys(old, key), old.to_pylist(), strict=True))
-        new_keys = _keys(new, key)
+        old_keys, new_keys = _keys(old, key), _keys(new, key)
+        old_rows = dict(zip(old_keys, old.to_pylist(), strict=True))
         still = set(new_keys)
-        last = {each: at for at, each in enumerate(_keys(old, key))}
+        last = {each: at for at, each in enumerate(old_keys)}
         gone = sorted(at for each, at in last.items() if each not in still)
         changed = [
             at

@@ -218,8 +218,7 @@ class _Attempt:
         self._metrics["segment_bytes"] = segment.size_bytes
         self._mark("publish", started)
         self._counting.on_store_calls(work.run.task_id, take_calls(state))
-        volumes = {store: Volume(rows.num_rows, rows.nbytes) for store, rows in segment.own_changes.items()}
-        self._counting.on_flushed(work.run.task_id, volumes, self._seconds["publish"])
+        self._counting.on_flushed(work.run.task_id, Volume.of_changes(segment.own_changes), self._seconds["publish"])
         return segment
 
     def _written_batches(self) -> list[int]:

@@ -471,7 +471,7 @@ class ActiveTask:
             following: The offset after the last record of the commit, for each partition that was written.
             inputs: The positions that were committed, those that have moved.
         """
-        changes = {store: Volume(rows.num_rows, rows.nbytes) for store, rows in self.replica.pending.items()}
+        changes = Volume.of_changes(self.replica.pending)
         began = time.perf_counter()
         self.replica.commit(following, inputs)
         self._sensor.on_flushed(str(self.id), changes, time.perf_counter() - began)
