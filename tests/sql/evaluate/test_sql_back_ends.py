@@ -136,6 +136,20 @@ def test_both_back_ends_are_equal(text, rows):
     assert polars.counts == python.counts
 
 
+@pytest.mark.parametrize("zero", ["0E0", "-0E0", "0", "(0E0 * -1)"])
+@pytest.mark.parametrize(
+    "form", ["{zero} + D", "D + {zero}", "{zero} - D", "D - {zero}", "D + {zero} + {zero}", "D * {zero}"]
+)
+def test_zeros_keep_their_sign_beside_the_same_zero_for_all_rows(form, zero):
+    expression = Rows("D DOUBLE").typed(form.format(zero=zero))
+    rows = [(number,) for number in (0.0, -0.0, 1.5, -1.5, math.nan, math.inf, -math.inf, None)]
+    frame = pl.DataFrame({"0": pl.Series([number for (number,) in rows], dtype=pl.Float64)})
+    by_row = compile_rows([expression], EvaluationErrors(), ["X"])
+    (column,) = by_column([expression], EvaluationErrors(), ["X"], frame)
+    assert back_end(expression) == "Polars"
+    assert shown(column.items()) == shown(by_row(row)[0] for row in rows)
+
+
 @pytest.mark.parametrize(
     "text",
     [

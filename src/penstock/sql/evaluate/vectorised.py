@@ -326,7 +326,7 @@ def _arithmetic(node: n.Typed, scope: FrameScope) -> pl.Expr:
         case n.Arithmetic(type=kind, operator="+" | "-" | "*" as operator, left=left, right=right) if kind in NUMBERS:
             dtype = DTYPES[kind]
             one, two = (_number(side, scope).cast(dtype) for side in (left, right))
-            return OPERATORS[operator](one, two)
+            return _sum(operator, one, two) if kind == DOUBLE and operator != "*" else OPERATORS[operator](one, two)
         case n.Negative(type=kind, operand=operand) if kind in (INTEGER, BIGINT):
             return pl.lit(0, dtype=DTYPES[kind]) - _number(operand, scope)
         case n.Negative(type=kind, operand=operand) if kind == DOUBLE:
@@ -334,6 +334,18 @@ def _arithmetic(node: n.Typed, scope: FrameScope) -> pl.Expr:
         case n.Convert(type=kind, operand=operand) if kind in (BIGINT, DOUBLE) and operand.type in NUMBERS:
             return _number(operand, scope).cast(DTYPES[kind])
     return _plain(node, scope)
+
+
+def _sum(operator: str, one: pl.Expr, two: pl.Expr) -> pl.Expr:
+    """Return a sum or difference of doubles; one of zero is -0.0 only if -0.0 is added to -0.0.
+
+    Polars leaves out the addition of a zero that is the same for all rows, and so keeps the sign of the other one.
+    """
+    result = OPERATORS[operator](one, two)
+    if one.meta.root_names() and two.meta.root_names():
+        return result
+    both_negative = (1.0 / one < 0) & (1.0 / (-two if operator == "-" else two) < 0)
+    return pl.when((result == 0) & ~both_negative).then(0.0).otherwise(result)
 
 
 def _number(node: n.Typed, scope: FrameScope) -> pl.Expr:
