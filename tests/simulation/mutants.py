@@ -242,7 +242,7 @@ MUTANTS = (
     Mutant("offsets are fetched before the thread that had the task is fenced", (f"{HOSTING}.crashes", "LostThreads.replace"),
            "clients.fence_threads(job.plan.application_id, [job.producer_of(name)], job.lease_epoch)\n        epoch.fenced(name)",
            "epoch.fenced(name)\n        clients.fence_threads(job.plan.application_id, [job.producer_of(name)], job.lease_epoch)",
-           faults=_slow_fences, layout=_three_threads, first_seed=150),
+           faults=_slow_fences, layout=_three_threads, first_seed=953),
     Mutant("committed offsets that have gone back are believed", _thread("_gone_back"),
            "return back\n", "return {}\n", ("remembered",), first_seed=8),
     Mutant("what replicas of other processes know does not count", (REPLICA, "TaskReplica.known_inputs"),
