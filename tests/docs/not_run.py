@@ -44,6 +44,8 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/how-to/managed-spark.md", "aws s3 cp"): THEIRS,
     ("docs/how-to/managed-spark.md", "gcloud"): THEIRS,
     ("docs/how-to/managed-spark.md", "environment/bin/spark-submit"): CLUSTER,
+    ("docs/how-to/backfills.md", "airflow"): MINUTES,
+    ("docs/how-to/backfills.md", "dagster"): MINUTES,
     ("docs/how-to/containers.md", "podman"): MINUTES,
     ("docs/how-to/containers.md", "docker"): THEIRS,
     ("docs/how-to/containers.md", "helm"): CLUSTER,
