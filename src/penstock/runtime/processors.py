@@ -32,6 +32,7 @@ from penstock.topology.operations.functions import Function
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from penstock.api.processing.processor import Cancellable
     from penstock.base.durations import DurationLike, TimestampLike
     from penstock.runtime.context import TaskContext
     from penstock.topology.nodes import ProcessorNode
@@ -123,7 +124,7 @@ class NodeContext:
         callback: Callable[[int], None],
         *,
         start: TimestampLike | None = None,
-    ) -> Schedule:
+    ) -> Cancellable:
         interval_ms = duration_ms(interval, "the punctuation interval")
         if interval_ms < 1:
             raise TopologyError(f"{self._node.name}: a punctuation interval is at least 1 ms, not {interval_ms}")

@@ -379,6 +379,10 @@ class MemoryTaskState:
         self._maps = {spec.name: MemoryMap() for spec in specs}
         self._meta: dict[str, int] = {}
 
+    def add(self, spec: StoreSpec) -> None:
+        """Add a store."""
+        self._maps[spec.name] = MemoryMap()
+
     def map(self, store: str) -> MemoryMap:
         store_map = self._maps.get(store)
         if store_map is None:

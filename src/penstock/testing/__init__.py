@@ -11,12 +11,18 @@ if TYPE_CHECKING:
     from penstock.testing.driver_topics import TestInputTopic as TestInputTopic
     from penstock.testing.driver_topics import TestOutputTopic as TestOutputTopic
     from penstock.testing.driver_topics import TestRecord as TestRecord
+    from penstock.testing.mock_context import CapturedForward as CapturedForward
+    from penstock.testing.mock_context import CapturedPunctuator as CapturedPunctuator
+    from penstock.testing.mock_context import MockProcessorContext as MockProcessorContext
     from penstock.testing.registry import EmbeddedRegistry as EmbeddedRegistry
     from penstock.testing.simulation.checking import check_simulated as check_simulated
     from penstock.testing.trial import try_out as try_out
 
 __all__ = [
+    "CapturedForward",
+    "CapturedPunctuator",
     "EmbeddedRegistry",
+    "MockProcessorContext",
     "TestInputTopic",
     "TestOutputTopic",
     "TestRecord",
@@ -29,7 +35,10 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "CapturedForward": "mock_context",
+        "CapturedPunctuator": "mock_context",
         "EmbeddedRegistry": "registry",
+        "MockProcessorContext": "mock_context",
         "TestInputTopic": "driver_topics",
         "TestOutputTopic": "driver_topics",
         "TestRecord": "driver_topics",

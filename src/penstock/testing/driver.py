@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from penstock.topology.nodes import SinkNode, SourceNode
     from penstock.topology.topology import Topology
 
-__all__ = ["DriverMetrics", "DriverState", "TopologyTestDriver"]
+__all__ = ["DriverMetrics", "DriverState", "TopologyTestDriver", "driver_config"]
 
 _APPLICATION = "topology-test-driver"
 
@@ -80,7 +80,7 @@ class TopologyTestDriver:
     ) -> None:
         check_whole(batch_size, "TopologyTestDriver(): batch_size", 1, InvalidStateError)
         require_topology(topology, "TopologyTestDriver")
-        self.config = _config(config)
+        self.config = driver_config(config, "TopologyTestDriver(): config")
         self._counting = CountingSensor(lambda: self._task.wall_clock_ms)
         self._options: dict[str, Any] = {
             "sensor": self._counting if sensor is None else SensorGroup((self._counting, sensor)),
@@ -538,10 +538,11 @@ class TopologyTestDriver:
         return bound(key, name, "key"), bound(value, name, "value")
 
 
-def _config(config: StreamsConfig | Mapping[str, Any] | None) -> StreamsConfig:
+def driver_config(config: StreamsConfig | Mapping[str, Any] | None, argument: str) -> StreamsConfig:
+    """Return the settings of a test, of which none is required."""
     if isinstance(config, StreamsConfig):
         return config
-    settings = {} if config is None else check_mapping(config, "TopologyTestDriver(): config", ConfigError)
+    settings = {} if config is None else check_mapping(config, argument, ConfigError)
     return StreamsConfig({"application.id": _APPLICATION, **settings})
 
 

@@ -256,6 +256,17 @@ RUNNING: dict[str, dict[str, str]] = {
         "readKeyValuesToMap": "read_key_values_to_map()",
     },
     "TestRecord": {"getRecordTime": "timestamp"},
+    "MockProcessorContext": {
+        "appConfigs": "config",
+        "appConfigsWithPrefix": "config.with_prefix(...)",
+        "getStateStoreContext": f"{NOTHING}add_state_store() opens the store",
+        "keySerde": "a serde that you make, as Serdes.string()",
+        "valueSerde": "a serde that you make, as Serdes.string()",
+        "metrics": f"{NOTHING}TopologyTestDriver has metrics",
+        "stateDir": f"{NOTHING}a task moves between machines; keep state in stores",
+    },
+    "CapturedForward": {"childName": "child"},
+    "CapturedPunctuator": {"getInterval": "interval_ms"},
     "ProcessorContext": {
         "appConfigs": "KafkaStreams.config, outside of the processor",
         "appConfigsWithPrefix": "KafkaStreams.config.with_prefix(...), outside of the processor",
