@@ -16,7 +16,7 @@ from typing import Any
 
 import datasets
 from penstock.config import StreamsConfig
-from penstock.engines.threads.loop.thread import StreamThread
+from penstock.engines.threads.loop.stream_thread import StreamThread
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
 from prepare import append_frame, frames

@@ -31,7 +31,7 @@ from datasets import N_KEYS
 from latency_probe import SENDER, Arrivals, evenly, percentiles
 from penstock.config import StreamsConfig
 from penstock.engines.application.locations import log_settings
-from penstock.engines.threads.loop.thread import StreamThread
+from penstock.engines.threads.loop.stream_thread import StreamThread
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
 from thread_rate import planned_app

@@ -23,12 +23,12 @@ from typing import Any
 
 import broker_topics as topics
 import machine
-import penstock.engines.threads.loop.thread as thread_module
+import penstock.engines.threads.loop.stream_thread as thread_module
 from compare import broker_in, topology_of
 from penstock.config import StreamsConfig
 from penstock.engines.application.locations import log_settings
 from penstock.engines.threads.app import ThreadApp
-from penstock.engines.threads.loop.thread import StreamThread
+from penstock.engines.threads.loop.stream_thread import StreamThread
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
 from penstock.topology.configured.apply_settings import with_settings

@@ -32,7 +32,7 @@ from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.hosting.epoch_start import NewEpoch, prepare_epoch
 from penstock.engines.threads.hosting.log_notes import read_notes
-from penstock.engines.threads.loop.thread import StreamThread, ThreadHooks
+from penstock.engines.threads.loop.stream_thread import StreamThread, ThreadHooks
 from penstock.log.base import Lease
 from penstock.log.groups.offset_regressions import MARK
 from penstock.log.open import open_log

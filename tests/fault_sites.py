@@ -28,7 +28,7 @@ class Site(NamedTuple):
     when: str
 
 
-_THREAD, _TASK = "penstock.engines.threads.loop.thread", "penstock.engines.threads.loop.task"
+_THREAD, _TASK = "penstock.engines.threads.loop.stream_thread", "penstock.engines.threads.loop.task"
 _KAFKA, _EMBEDDED = "penstock.log.kafka.transactions.commit_producer", "penstock.log.embedded.log"
 _START = "penstock.engines.threads.hosting.epoch_start"
 

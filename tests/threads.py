@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.config import StreamsConfig
 from penstock.engines.threads.app import ThreadApp
-from penstock.engines.threads.loop.thread import StreamThread, ThreadHooks, ThreadLog
+from penstock.engines.threads.loop.stream_thread import StreamThread, ThreadHooks, ThreadLog
 from penstock.log.base import StreamsMembership, TopicPartition
 from penstock.log.thread_clients import Writer
 from penstock.runtime.sensor import Sensor

@@ -27,7 +27,7 @@ from inputs import header_rows, input_batches
 from interpreter import Interpreted, interpret
 from java_errors import CLASSES, ERROR, same_error, seen_rows
 from penstock.config import StreamsConfig
-from penstock.engines.threads.loop.thread import ThreadHooks
+from penstock.engines.threads.loop.stream_thread import ThreadHooks
 from penstock.errors import PenstockError
 from penstock.log.open import open_log
 from penstock.topology.plan.plan import TaskId

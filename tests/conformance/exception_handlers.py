@@ -7,7 +7,8 @@ from typing import Any
 from functions import text
 from inputs import header_rows
 from java_errors import java_error, message_of, name_of
-from penstock.runtime.exception_handlers import DeadLetter, ErrorContext, Response
+from penstock.runtime.dead_letters import DeadLetter, ErrorContext
+from penstock.runtime.exception_handlers import Response
 from things import plain
 
 __all__ = ["handlers_of"]

@@ -27,7 +27,7 @@ from penstock.engines.application.locations import Locations
 from penstock.engines.application.planning import plan_for
 from penstock.engines.conversion.convert import convert
 from penstock.engines.threads.app import ThreadApp
-from penstock.engines.threads.loop.thread import StreamThread
+from penstock.engines.threads.loop.stream_thread import StreamThread
 from penstock.errors import FencedError
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log

@@ -18,7 +18,7 @@ from eventually import eventually
 from penstock import Consumed, Materialized, Produced, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.engines.threads.loop.bounded_log import BoundedLog
-from penstock.engines.threads.loop.thread import StreamThread
+from penstock.engines.threads.loop.stream_thread import StreamThread
 from penstock.errors import FencedError, OffsetOutOfRangeError, ProductionError, UnknownTopicError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.kafka.client_settings import TransactionTimeouts

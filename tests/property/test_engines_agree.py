@@ -23,7 +23,7 @@ from examples import examples
 from inputs import input_batches
 from interpreter import Interpreted, interpret
 from penstock.config import StreamsConfig
-from penstock.engines.threads.loop.thread import ThreadHooks
+from penstock.engines.threads.loop.stream_thread import ThreadHooks
 from penstock.log.open import open_log
 from penstock.topology.plan.plan import TaskId
 from things import plain

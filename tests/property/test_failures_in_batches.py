@@ -21,7 +21,8 @@ from penstock import (
     TimeWindows,
 )
 from penstock.api.processing.processor import FixedKeyProcessor
-from penstock.runtime.exception_handlers import DeadLetter, Response, error_headers
+from penstock.runtime.dead_letters import DeadLetter, error_headers
+from penstock.runtime.exception_handlers import Response
 from penstock.testing import TopologyTestDriver
 
 TOPICS = ["a", "b"]

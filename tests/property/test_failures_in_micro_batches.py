@@ -33,7 +33,8 @@ from test_failures_in_batches import (
 
 from batches import cut_in_order
 from penstock import Serdes
-from penstock.runtime.exception_handlers import DeadLetter, Response, error_headers
+from penstock.runtime.dead_letters import DeadLetter, error_headers
+from penstock.runtime.exception_handlers import Response
 from penstock.testing import TopologyTestDriver
 
 TOPICS = ["a", "b", "out", "dead", "elsewhere", "partitioned"]

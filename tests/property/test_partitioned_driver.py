@@ -26,7 +26,7 @@ from compare import first_difference
 from inputs import input_batches, input_bytes, input_headers
 from interpreter import Interpreted, interpret
 from penstock.config import StreamsConfig
-from penstock.engines.threads.loop.thread import ThreadHooks
+from penstock.engines.threads.loop.stream_thread import ThreadHooks
 from penstock.log.open import open_log
 from penstock.log.partitioner import partition_for
 from penstock.query.source import QUERYABLE

@@ -104,11 +104,11 @@ def _users(function: object, name: str) -> list[object]:
     return [module for module in modules if vars(module).get(name) is function]
 
 
-THREAD, TASK, REPLICA = (f"{LOOP}.thread", "StreamThread"), f"{LOOP}.task", f"{REPLICAS}.task_replica"
+THREAD, TASK, REPLICA = (f"{LOOP}.stream_thread", "StreamThread"), f"{LOOP}.task", f"{REPLICAS}.task_replica"
 
 
 def _thread(method: str) -> tuple[str, str]:
-    return f"{LOOP}.thread", f"StreamThread.{method}"
+    return f"{LOOP}.stream_thread", f"StreamThread.{method}"
 
 
 def _two_threads_lost(seed: int) -> list[Fault]:

@@ -12,7 +12,7 @@ import pytest
 
 from penstock import Consumed, JoinWindows, Produced, StreamsBuilder
 from penstock.engines.threads.app import ThreadApp
-from penstock.engines.threads.loop.thread import StreamThread, ThreadHooks
+from penstock.engines.threads.loop.stream_thread import StreamThread, ThreadHooks
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
 from penstock.testing.replay.replaying import PartitionRecords, Replay, replays_of

@@ -259,5 +259,5 @@ def test_the_files_that_a_record_crosses():
     numbers = json.loads(done.stdout)
     crossed = numbers["crossed"]
     assert {"base/clock.py", "topology/plan/plan.py"} <= set(numbers["beside"])
-    assert {"engines/threads/loop/thread.py", "runtime/task.py", "log/embedded/log.py"} <= set(crossed)
+    assert {"engines/threads/loop/stream_thread.py", "runtime/task.py", "log/embedded/log.py"} <= set(crossed)
     assert not any(name.startswith(("api/", "cli/")) for name in crossed)

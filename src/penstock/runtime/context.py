@@ -27,18 +27,9 @@ from penstock.errors import (
     TopologyError,
 )
 from penstock.metrics.task_counts import EXAMPLES, Cause, Example
-from penstock.runtime.error_reports import DropLines, function_of, line_of
-from penstock.runtime.exception_handlers import (
-    Change,
-    DeadLetter,
-    ErrorContext,
-    Handler,
-    Origin,
-    Response,
-    TopicRecord,
-    handler_of,
-    is_decided,
-)
+from penstock.runtime.dead_letters import DeadLetter, ErrorContext, Origin
+from penstock.runtime.error_texts_and_counts import DropLines, function_of, line_of
+from penstock.runtime.exception_handlers import Change, Handler, Response, TopicRecord, handler_of, is_decided
 from penstock.runtime.punctuation import PunctuationQueue
 from penstock.runtime.rows import Headers, Place, RecordContext, TaskInput
 from penstock.runtime.sensor import Sensor

@@ -1,4 +1,4 @@
-"""The handling of records that fail: Kafka's exception handlers and the dead letter queue (KIP-1034).
+"""The handling of records that fail: Kafka's exception handlers; what they send is in `dead_letters` (KIP-1034).
 
 A handler is "fail" or "continue" (Kafka's ``LogAndFail...``/``LogAndContinue...`` class names mean the same), a
 function ``(context, error)`` or ``(context, record, error)`` that returns "fail", "continue" or a Response, or an
@@ -9,7 +9,6 @@ object with the methods of Kafka's handlers: ``handle_error(context, record, err
 from __future__ import annotations
 
 import inspect
-import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
@@ -23,47 +22,22 @@ from penstock.errors import (
     SerializationError,
     TopologyError,
 )
+from penstock.runtime.dead_letters import DeadLetter, ErrorContext, dead_letters_of
 
 if TYPE_CHECKING:
     from penstock.runtime.rows import Headers
 
 __all__ = [
     "Change",
-    "DeadLetter",
-    "ErrorContext",
     "Handler",
     "Response",
     "TopicRecord",
-    "error_headers",
     "handler_of",
     "is_decided",
     "is_of_record",
 ]
 
-_MOST_CHARACTERS = 30_000  # of a header: messages quote values, and a dead letter has to fit into its topic
 Action = Literal["fail", "continue", "retry"]
-Origin = Literal["key", "value"]
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorContext:
-    """The record that failed, and its place: Kafka's ``ErrorHandlerContext``.
-
-    ``raw_key`` and ``raw_value`` are the source record's bytes; a record that the log refuses has none any more.
-    For a punctuation ``topic`` is None, ``partition`` and ``offset`` are -1. ``origin`` is "key" or "value" where a
-    record for a topic cannot be encoded.
-    """
-
-    task: str
-    node: str
-    topic: str | None
-    partition: int
-    offset: int
-    timestamp: int
-    headers: Headers
-    raw_key: bytes | None
-    raw_value: bytes | None
-    origin: Origin | None = None
 
 
 class TopicRecord(NamedTuple):
@@ -81,17 +55,6 @@ class Change(NamedTuple):
 
     new: Any
     old: Any
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """One record for a dead letter topic; without a timestamp it gets that of the clock."""
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    timestamp: int | None = None
-    headers: Headers = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,38 +89,6 @@ _OF_RECORDS = (ProcessingError, SerializationError, TopologyError)
 _BY_NAME: dict[str, Action] = {"fail": "fail", "continue": "continue", "resume": "continue", "retry": "retry"}
 
 
-def error_headers(context: ErrorContext, error: Exception) -> Headers:
-    """Return the record's own headers, then those that KIP-1034 adds."""
-    stack = "".join(traceback.format_exception(error))
-    message = "".join(traceback.format_exception_only(error)) if _is_silent(error) else str(error)
-    facts = (
-        ("exception", f"{type(error).__module__}.{type(error).__qualname__}"),
-        ("message", message or None),
-        ("stacktrace", stack),
-        ("topic", context.topic),
-        ("partition", str(context.partition)),
-        ("offset", str(context.offset)),
-    )
-    return (*context.headers, *((f"__streams.errors.{name}", _bytes_of(text)) for name, text in facts))
-
-
-def _is_silent(error: Exception) -> bool:
-    """Return whether an error of a user's class has no message."""
-    try:
-        str(error)
-    except Exception:  # noqa: BLE001 - whatever its __str__ raises
-        return True
-    return False
-
-
-def _bytes_of(text: str | None) -> bytes | None:
-    """Return a header's bytes: bounded, as messages quote values, and encodable whatever the text contains."""
-    if text is None:
-        return None
-    shown = text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
-    return shown.encode("utf-8", "backslashreplace")
-
-
 def handler_of(
     setting: Any, name: str, dead_letter_topic: str | None, settings: Mapping[str, Any] | None = None
 ) -> Handler:
@@ -187,7 +118,7 @@ def handler_of(
     def handle(context: ErrorContext, record: Any, error: Exception) -> Response:  # noqa: ARG001
         if action == "fail" and _may_pass(error):
             return Response.retry()  # as Kafka's default handler does
-        return Response(action, _letters(dead_letter_topic, context, error))
+        return Response(action, dead_letters_of(dead_letter_topic, context, error))
 
     return handle
 
@@ -209,13 +140,6 @@ def _may_pass(error: Exception) -> bool:
     if isinstance(error, ProductionError):
         return str(error.facts.get("code", "")).startswith("UNKNOWN_TOPIC")
     return isinstance(error, LogUnavailableError)
-
-
-def _letters(topic: str | None, context: ErrorContext, error: Exception) -> tuple[DeadLetter, ...]:
-    if not topic:
-        return ()
-    headers = error_headers(context, error)
-    return (DeadLetter(topic, context.raw_key, context.raw_value, context.timestamp, headers),)
 
 
 def _by_function(fn: Callable[..., Any]) -> Callable[[ErrorContext, Any, Exception], Any]:

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.runtime.context import TaskContext
-    from penstock.runtime.exception_handlers import DeadLetter, Origin
+    from penstock.runtime.dead_letters import DeadLetter, Origin
     from penstock.serde.base import Serde
     from penstock.serde.bound_serdes import TopicSerdes
     from penstock.topology.nodes import SinkNode, SourceNode

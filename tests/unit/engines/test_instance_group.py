@@ -14,8 +14,8 @@ import pytest
 
 from penstock import KafkaStreams, Materialized, StreamsBuilder, StreamsConfig
 from penstock.base.clock import unix_ms
-from penstock.engines.application.fencing import SharedTenure
 from penstock.engines.application.planning import PlannedApp, plan_for
+from penstock.engines.application.tenure import SharedTenure
 from penstock.engines.committed.opening import GroupInstances
 from penstock.engines.threads.hosting.epoch_start import NewEpoch, prepare_epoch
 from penstock.engines.threads.hosting.instance_group import InstanceGroup

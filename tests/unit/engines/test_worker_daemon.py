@@ -39,7 +39,7 @@ def fork_two() -> None:
     for _ in range(2):
         reading, writing = os.pipe()
         if os.fork() == 0:
-            loaded = {"polars", "pyarrow", "penstock.engines.threads.loop.thread"} <= sys.modules.keys()
+            loaded = {"polars", "pyarrow", "penstock.engines.threads.loop.stream_thread"} <= sys.modules.keys()
             import polars, pyarrow
             frame = polars.DataFrame({"one": [1, 1, 2], "two": [1, 2, 3]})
             total = frame.group_by("one").agg(polars.col("two").sum())["two"].max() + pyarrow.array([3]).to_pylist()[0]

@@ -17,7 +17,7 @@ import pytest
 from penstock import KafkaStreams, Materialized, StreamsBuilder
 from penstock.engines.committed.continuous_state import ReplicatedState, ReplicatedStores
 from penstock.engines.committed.log_commits import LogCommits
-from penstock.engines.threads.loop.thread import ThreadLog
+from penstock.engines.threads.loop.stream_thread import ThreadLog
 from penstock.engines.threads.replicas import restoring
 from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.errors import InvalidStateError, StateError

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app as command
 from penstock.engines.committed.continuous_state import ReplicatedState, ReplicatedStores
-from penstock.engines.threads.loop.thread import ThreadLog
+from penstock.engines.threads.loop.stream_thread import ThreadLog
 from penstock.engines.threads.replicas.replica_folders import place_of
 from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.log.embedded.log import EmbeddedLog

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from penstock import Materialized, StreamsBuilder
 from penstock.engines.threads.app import ThreadApp
-from penstock.engines.threads.loop.thread import ThreadLog
+from penstock.engines.threads.loop.stream_thread import ThreadLog
 from penstock.log.open import open_log
 from penstock.topology.topology import Topology
 

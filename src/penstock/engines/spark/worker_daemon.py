@@ -38,7 +38,7 @@ _NEEDED = (  # by tasks of both modes over an embedded log; what else they need 
     "penstock.engines.threads.hosting.hosted_tasks",
     "penstock.engines.threads.hosting.thread_host",
     "penstock.engines.threads.loop.bounded_log",
-    "penstock.engines.threads.loop.thread",
+    "penstock.engines.threads.loop.stream_thread",
     "penstock.engines.threads.replicas.replica_folders",
     "penstock.log.embedded.log",
     "penstock.serde.model_serde",

@@ -1,8 +1,9 @@
 """Stream threads: long-living loops that fetch, process, write and commit by themselves, over any topic log.
 
-Reading order: `loop/thread` (the loop; it decides when a commit is due), `loop/task` (one task of it, and the order of
-records between its partitions), `loop/commit`, then `replicas/task_replica` and `replicas/restoring` (the state and its
-recovery from changelogs). Only `hosting` knows Spark, which places and supervises threads.
+Reading order: `loop/stream_thread` (the loop; it decides when a commit is due), `loop/task` (one task of it, and the
+order of records between its partitions), `loop/commit` (what a commit holds), then `replicas/task_replica` and
+`replicas/restoring` (the state and its recovery from changelogs). Only `hosting` knows Spark, which places and
+supervises threads.
 """
 
 __all__: list[str] = []

@@ -34,13 +34,13 @@ from penstock.log.kafka.error_codes import CODES, ErrorCategory
 from penstock.log.kafka.failures import persist
 from penstock.log.kafka.reading import EMPTY, first_in_time, record_sizes, settled_ends, stretches, wait_for_data
 from penstock.log.kafka.streams_groups import KafkaStreamsCoordinator
-from penstock.log.kafka.transactions.commit_producer import KafkaCommitProducer, fence
+from penstock.log.kafka.transactions.commit_producer import KafkaCommitProducer
 from penstock.log.kafka.transactions.core import KafkaCore
-from penstock.log.kafka.transactions.fenced_producers import PLANNER, RESET
 from penstock.log.kafka.transactions.fenced_record import KafkaFencedRecord, KafkaLeases, KafkaRecords
 from penstock.log.kafka.transactions.group_presence import Presence, expel
 from penstock.log.kafka.transactions.hanging_transactions import settle_hanging
 from penstock.log.kafka.transactions.ledger import NOTES, PLANNED, LedgerRecord, entry_part, ledger_topic, partition_of
+from penstock.log.kafka.transactions.producer_fencing import PLANNER, RESET, fence
 from penstock.log.kafka.transactions.transaction import KafkaTransaction, transaction
 from penstock.log.kafka.writing import checked
 from penstock.log.streams_groups.description import group_state_of
@@ -230,7 +230,7 @@ class KafkaLog(KafkaCore):
         if own and self._topics.ends(own) != self._topics.ends(own, committed=False):
             settle_hanging(application, self._topics, self.clients)
         for thread in threads:
-            fence(self, Writer(application, thread, epoch))
+            fence(self.clients, Writer(application, thread, epoch))
 
     # Offsets
 

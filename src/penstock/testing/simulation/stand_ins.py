@@ -21,7 +21,7 @@ from typing import Any, Self
 from penstock.base import clock as base_clock
 from penstock.engines import global_store_copy as global_copy
 from penstock.engines.threads.hosting import control_channel, group_members, hosted_tasks, thread_host
-from penstock.engines.threads.loop import global_state, thread
+from penstock.engines.threads.loop import global_state, stream_thread
 from penstock.engines.threads.loop.commit import Purger
 from penstock.engines.threads.replicas import replica_folders, restoring
 from penstock.state.lmdb_replicas import lmdb_replica
@@ -42,7 +42,7 @@ _TIMED = (
     "penstock.engines.threads.loop.global_state",
     "penstock.engines.threads.loop.standby",
     "penstock.engines.threads.loop.task",
-    "penstock.engines.threads.loop.thread",
+    "penstock.engines.threads.loop.stream_thread",
     "penstock.engines.threads.replicas.restoring",
     "penstock.runtime.task",
 )
@@ -393,7 +393,7 @@ def installed(
     parts += [(import_module(name), "threading", threads) for name in _THREADED]
     parts += [
         (base_clock, "_BOOT_ID", _BootId(scheduler)),
-        (thread, "Purger", partial(Purger, clock_s=clock.monotonic)),
+        (stream_thread, "Purger", partial(Purger, clock_s=clock.monotonic)),
         (hosted_tasks, "open_log", lambda *_: open_log()),
         (hosted_tasks, "_NEAR", 3),
         (control_channel, "ControlClient", client),

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock import Consumed, Produced, StreamsBuilder
+from penstock.engines.threads.loop.stream_thread import ThreadHooks
 from penstock.engines.threads.loop.task import BatchSize
-from penstock.engines.threads.loop.thread import ThreadHooks
 from penstock.log.open import open_log
 from penstock.runtime.sensor import Sensor
 from threads import append, new_thread, records_of, settle, thread_app

@@ -21,7 +21,7 @@ from penstock.base.clock import unix_ms
 from penstock.engines import global_store_copy as global_copy
 from penstock.engines.threads.loop import global_state
 from penstock.engines.threads.loop.global_state import MemoryGlobals
-from penstock.engines.threads.loop.thread import StreamThread, ThreadHooks
+from penstock.engines.threads.loop.stream_thread import StreamThread, ThreadHooks
 from penstock.engines.threads.replicas.replica_folders import continuous_replicas
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log

@@ -15,7 +15,7 @@ from eventually import eventually
 from penstock import Consumed, JoinWindows, SessionWindows, StreamsBuilder, TimeWindows
 from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.loop.pace import Fronts, PaceBoard, merged_by_time, pace_groups
-from penstock.engines.threads.loop.thread import StreamThread
+from penstock.engines.threads.loop.stream_thread import StreamThread
 from penstock.engines.threads.loop.thread_environment import ThreadHooks
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log

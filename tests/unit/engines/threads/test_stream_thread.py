@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 
 from penstock import Consumed, StreamsBuilder
+from penstock.engines.threads.loop import stream_thread as thread_module
 from penstock.engines.threads.loop import task as task_module
-from penstock.engines.threads.loop import thread as thread_module
-from penstock.engines.threads.loop.thread import ThreadHooks
+from penstock.engines.threads.loop.stream_thread import ThreadHooks
 from penstock.errors import FencedError, InvalidStateError, ProcessingError, ProductionError
 from penstock.log.base import TopicPartition
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
-from penstock.runtime.exception_handlers import DeadLetter, Response
+from penstock.runtime.dead_letters import DeadLetter
+from penstock.runtime.exception_handlers import Response
 from penstock.topology.plan.plan import TaskId
 from penstock.topology.topology import Topology
 from threads import append, new_thread, records_of, run_to_end, settle, thread_app

@@ -13,7 +13,7 @@ import pytest
 
 from penstock import Materialized, StreamsBuilder
 from penstock.engines.threads.app import ThreadApp
-from penstock.engines.threads.loop.thread import ThreadHooks
+from penstock.engines.threads.loop.stream_thread import ThreadHooks
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 from threads import append, new_thread, records_of, settle, thread_app

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
     from penstock.engines.threads.hosting.epoch_job import ContinuousJob
     from penstock.engines.threads.hosting.restore_notes import RestoreNotes
-    from penstock.engines.threads.loop.thread import StreamThread
+    from penstock.engines.threads.loop.stream_thread import StreamThread
     from penstock.engines.threads.loop.thread_environment import ThreadLog
 
 __all__ = ["HostedTasks"]

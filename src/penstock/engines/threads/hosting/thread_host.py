@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.engines.threads.hosting.epoch_job import ContinuousJob
     from penstock.engines.threads.hosting.hosted_tasks import HostedTasks
     from penstock.engines.threads.loop.pace import Fronts
-    from penstock.engines.threads.loop.thread import StreamThread
+    from penstock.engines.threads.loop.stream_thread import StreamThread
     from penstock.engines.threads.loop.thread_environment import ThreadLog
     from penstock.engines.threads.loop.thread_figures import ThreadCounts
     from penstock.log.base import GroupMembership, StreamsMembership
@@ -161,7 +161,7 @@ class ThreadHost:
             How it has ended, "stopped", "lost" or "dropped", and the revision of the last list that is carried out.
         """
         from penstock.engines.threads.hosting.hosted_tasks import HostedTasks
-        from penstock.engines.threads.loop.thread import StreamThread
+        from penstock.engines.threads.loop.stream_thread import StreamThread
         from penstock.engines.threads.loop.thread_environment import ThreadHooks
         from penstock.engines.threads.loop.thread_figures import ThreadCounts
         from penstock.engines.threads.replicas.replica_folders import ReplicaCleanup

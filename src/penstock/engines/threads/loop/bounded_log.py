@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from penstock.log.base import Fetched, TopicPartition
 
 if TYPE_CHECKING:
-    from penstock.engines.threads.loop.thread import ThreadLog
+    from penstock.engines.threads.loop.stream_thread import ThreadLog
     from penstock.log.thread_clients import Fetcher
 
 __all__ = ["BoundedFetcher", "BoundedLog"]

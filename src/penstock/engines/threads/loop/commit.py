@@ -41,7 +41,8 @@ from penstock.log.partitioner import partition_for
 from penstock.log.streams_groups.offset_metadata import OffsetMetadata
 from penstock.runtime.aggregate.windows import last_emit_meta
 from penstock.runtime.context import STREAM_TIME, partition_time_meta
-from penstock.runtime.exception_handlers import ErrorContext, TopicRecord, handler_of
+from penstock.runtime.dead_letters import ErrorContext
+from penstock.runtime.exception_handlers import TopicRecord, handler_of
 from penstock.serde.column import bytes_column
 from penstock.state.changelog.formats import NOTE, records_of
 
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from penstock.engines.threads.replicas.task_replica import TaskReplica
     from penstock.log.base import OffsetAndMetadata, TopicLog
     from penstock.log.thread_clients import CommitProducer, Part, Writer
-    from penstock.runtime.exception_handlers import DeadLetter
+    from penstock.runtime.dead_letters import DeadLetter
     from penstock.topology.plan.plan import PhysicalPlan, TaskId
     from penstock.topology.topology import Topology
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from penstock.log.kafka.transactions.core import KafkaCore
 
-__all__ = ["KafkaCommitProducer", "fence"]
+__all__ = ["KafkaCommitProducer"]
 
 _log = own_logger(__name__)
 _JOIN_S, _JOIN_PAUSE_S = 10.0, 0.01
@@ -354,14 +354,3 @@ def _generation_of(membership: GroupMembership | StreamsMembership | None) -> Gr
 
 def _size(records: pa.RecordBatch | StoredRecords) -> int:
     return records.nbytes if isinstance(records, StoredRecords) else record_bytes(records)
-
-
-def fence(log: KafkaCore, writer: Writer) -> None:
-    """Fence the present producer of this identity, and end its open transaction."""
-    clients = log.clients
-    cluster = clients.cluster()
-    transactions = ProducerTransactions(cluster, writer.transactional_id, writer.application, clients.limits())
-    text = f"fencing transaction {writer.transactional_id!r}"
-    facts = {"transactional_id": writer.transactional_id, "operation": "WRITE"}
-    least_ms = clients.thread_timeouts.least_ms
-    persist(lambda: transactions.init(least_ms), text, log.patience_s, clients.access, cluster.forget, **facts)

@@ -17,10 +17,10 @@ from penstock.log.kafka.clients.connections import Clients
 from penstock.log.kafka.cluster_topics import Topics, add_topic_acls, topic_acls
 from penstock.log.kafka.failures import failure, persist
 from penstock.log.kafka.reading import RangeReader, settled_ends
-from penstock.log.kafka.transactions.fenced_producers import Producers
 from penstock.log.kafka.transactions.group_presence import Presence
 from penstock.log.kafka.transactions.hanging_transactions import settle_hanging
 from penstock.log.kafka.transactions.ledger import Ledger
+from penstock.log.kafka.transactions.producer_fencing import Producers
 from penstock.log.kafka.wire.record_batches import fetch_stored
 from penstock.log.kafka.writing import AnyPart
 from penstock.log.stored_batches import StoredRecords, joined

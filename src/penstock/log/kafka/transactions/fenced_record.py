@@ -21,8 +21,8 @@ from penstock.log.base import HEADERS_TYPE, TopicPartition
 from penstock.log.fenced_record import ATTEMPT, RecordName, StoredRecord, newest_in, newest_record, overtaken
 from penstock.log.kafka.failures import error_of
 from penstock.log.kafka.transactions.commit_producer import KafkaCommitProducer
-from penstock.log.kafka.transactions.fenced_producers import PLANNER, is_own_id
 from penstock.log.kafka.transactions.ledger import entry_part
+from penstock.log.kafka.transactions.producer_fencing import PLANNER, is_own_id
 from penstock.log.kafka.wire.transactions import ProducerTransactions, list_transactions
 from penstock.log.leases import LEASE_WRITER, Leases, lease_name, lease_of, refuse_newer
 from penstock.log.streams_groups.group_refusals import shared_already

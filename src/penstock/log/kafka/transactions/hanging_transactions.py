@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from penstock.base.log_lines import own_logger
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.failures import error_of
-from penstock.log.kafka.transactions.fenced_producers import is_own_id
+from penstock.log.kafka.transactions.producer_fencing import is_own_id
 from penstock.log.kafka.wire.connection import check
 from penstock.log.kafka.wire.transactions import ProducerTransactions, list_transactions
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.log.kafka.transactions.core import KafkaCore
-    from penstock.log.kafka.transactions.fenced_producers import OwnProducer
+    from penstock.log.kafka.transactions.producer_fencing import OwnProducer
     from penstock.log.stored_batches import StoredRecords
 
 __all__ = ["KafkaTransaction", "transaction"]

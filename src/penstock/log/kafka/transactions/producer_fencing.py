@@ -1,8 +1,8 @@
-"""The producers of a process, which live as long as it, so that an ordinary batch needs no initialisation.
+"""Fencing: the producers of a process, which fence all others of their ids, and live as long as it.
 
 A transactional producer is initialised once, which fences all earlier ones of its id and ends their transactions. Until
 another one fences it in turn, no other has written under this id. So from then on its own writes are all that is new in
-the ledger, and it need not read it again.
+the ledger, and it need not read it again, and an ordinary batch needs no initialisation.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.log.fenced_record import WRITERS
+from penstock.log.kafka.failures import persist
 from penstock.log.kafka.wire.produce import IdempotentWriter
-from penstock.log.kafka.wire.transactions import TransactionalWriter
+from penstock.log.kafka.wire.transactions import ProducerTransactions, TransactionalWriter
 from penstock.log.thread_clients import CHANGELOG_WRITER
 
 if TYPE_CHECKING:
     from penstock.log.kafka.client_settings import TransactionTimeouts
     from penstock.log.kafka.clients.connections import Clients
     from penstock.log.kafka.transactions.ledger import LedgerRecord
+    from penstock.log.thread_clients import Writer
 
-__all__ = ["PLANNER", "RESET", "OwnProducer", "Producers", "is_own_id"]
+__all__ = ["PLANNER", "RESET", "OwnProducer", "Producers", "fence", "is_own_id"]
 
 RESET = "reset"
 PLANNER = WRITERS[3]
@@ -146,3 +148,13 @@ class Producers:
             self._own.clear()
         with self._plain_lock:
             self._plain = None
+
+
+def fence(clients: Clients, writer: Writer) -> None:
+    """Fence the present producer of this identity, and end its open transaction."""
+    cluster = clients.cluster()
+    transactions = ProducerTransactions(cluster, writer.transactional_id, writer.application, clients.limits())
+    text = f"fencing transaction {writer.transactional_id!r}"
+    facts = {"transactional_id": writer.transactional_id, "operation": "WRITE"}
+    least_ms = clients.thread_timeouts.least_ms
+    persist(lambda: transactions.init(least_ms), text, clients.patience_s, clients.access, cluster.forget, **facts)
