@@ -7,8 +7,8 @@ from typing import Any
 from penstock.api.handle import StreamHandle, TableHandle
 from penstock.api.materialize import key_value_spec, named, optional_spec
 from penstock.api.options import Materialized
-from penstock.api.serdes import UNKNOWN, for_internal, for_topic
-from penstock.topology.building.graph import GraphNode, ProcessorGraph
+from penstock.api.serdes import UNKNOWN
+from penstock.topology.building.graph import ProcessorGraph
 from penstock.topology.operations import base as ops
 from penstock.topology.operations.base import StreamToTable, TableToStream
 from penstock.topology.operations.functions import Function
@@ -25,19 +25,14 @@ def table_of_stream(above: StreamHandle, materialized: Materialized | None, name
     store = named(materialized, builder, "KSTREAM-TOTABLE-")
     key = store.key_serde if store.key_serde is not None else above.key_serde
     value = store.value_serde if store.value_serde is not None else above.value_serde
-    parent: GraphNode = above.graph
-    sources = above.sources
-    if above.needs_repartition:
-        parent = builder.repartition_node(node, for_topic(key), for_internal(value))
-        builder.add(above.graph, parent)
-        sources = frozenset({parent.name})
+    keyed = above.by_present_key(node, key, value)
     state = SourceTable(key_value_spec(store, key, value), materialized=queryable)
     graph = ProcessorGraph(
         name=node, operation=lambda: StreamToTable(state.store, state.send_old), own_stores=state.own_stores
     )
     graph.output_versioned = store.history is not None
-    builder.add(parent, graph)
-    return TableHandle(builder, graph, node, key, value, sources, state, store.name if queryable else None)
+    builder.add(keyed.graph, graph)
+    return TableHandle(builder, graph, node, key, value, keyed.sources, state, store.name if queryable else None)
 
 
 def stream_of_table(above: TableHandle, name: str | None) -> StreamHandle:

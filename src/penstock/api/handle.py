@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from penstock.api.options import Named
-from penstock.api.serdes import UNKNOWN
+from penstock.api.serdes import UNKNOWN, for_internal, for_topic
 from penstock.base.argument_checks import check_optional
 from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import TopologyError
@@ -99,6 +99,27 @@ class StreamHandle(Handle):
             self.sources,
             needs_repartition=self.needs_repartition or keys,
         )
+
+    def by_present_key(
+        self, prefix: str, key_serde: Any = None, value_serde: Any = None, *, for_join: bool = False
+    ) -> StreamHandle:
+        """Return the stream partitioned by its present key: below a repartition topic if the key has changed.
+
+        Args:
+            prefix: The topic's name without ``-repartition``.
+            key_serde: The serde of keys in the topic; None: the inherited one.
+            value_serde: The serde of values in the topic; None: the inherited one.
+            for_join: Whether the topic serves a join; several joins of one stream share it, unless they name it.
+        """
+        if not self.needs_repartition:
+            return self
+        key = key_serde if key_serde is not None else self.key_serde
+        value = value_serde if value_serde is not None else self.value_serde
+        new_topic = self.builder.repartition_node(prefix, for_topic(key), for_internal(value))
+        chosen = self.join_topic.choose(new_topic, share=self.node == prefix) if for_join else new_topic
+        if chosen is new_topic:
+            self.builder.add(self.graph, new_topic)
+        return StreamHandle(self.builder, chosen, new_topic.name, key, value, frozenset({chosen.name}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ import penstock.query
 import penstock.testing
 from penstock import KafkaStreams, Serdes, StreamsBuilder, TimeWindows, TopologyTestDriver, agg
 from penstock.base.java_names import JAVA_NAMES
-from penstock.base.java_names.guesses import GUESSES
+from penstock.base.java_names.guesses import GUESSES, STREAM_VERBS
 from penstock.base.java_names.kafka_streams import NOTHING
 from penstock.errors import NoSuchMethodError, TopologyError
 from penstock.query import stores
@@ -191,6 +191,12 @@ SENTENCES = [
     for table in (GUESSES, JAVA_NAMES)
     for kind, sentences in table.items()
     for name, sentence in sentences.items()
+]
+SENTENCES += [
+    (kind, verb, sentence.replace("{}", verb))
+    for kind, sentence in STREAM_VERBS.items()
+    for verb in sorted(own(fluent("KStream")))
+    if verb not in GUESSES[kind] and verb not in own(CLASSES.get(kind) or ours(kind))
 ]
 
 

@@ -1,15 +1,13 @@
-"""The common parts of joins: kind, joiner and name, and the repartition topics of streams that are joined."""
+"""The common parts of joins: kind, joiner and name."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from penstock.api.handle import StreamHandle
-from penstock.api.serdes import for_internal, for_topic
 from penstock.topology.operations.functions import Function
 
-__all__ = ["Join", "JoinKind", "join_verb", "repartition_for_join"]
+__all__ = ["Join", "JoinKind", "join_verb"]
 
 JoinKind = Literal["inner", "left", "outer"]
 _MAPPED = "(left, right), (key, left, right) or (key, key of the table, left, right)"
@@ -54,14 +52,3 @@ def join_verb(kind: JoinKind) -> str:
     'left_join'
     """
     return "join" if kind == "inner" else f"{kind}_join"
-
-
-def repartition_for_join(above: StreamHandle, prefix: str, key_serde: Any, value_serde: Any) -> StreamHandle:
-    """Add a repartition topic to a stream; several joins of one stream share it, unless they name it."""
-    key = key_serde if key_serde is not None else above.key_serde
-    value = value_serde if value_serde is not None else above.value_serde
-    new_topic = above.builder.repartition_node(prefix, for_topic(key), for_internal(value))
-    chosen = above.join_topic.choose(new_topic, share=above.node == prefix)
-    if chosen is new_topic:
-        above.builder.add(above.graph, new_topic)
-    return StreamHandle(above.builder, chosen, new_topic.name, key, value, frozenset({chosen.name}))

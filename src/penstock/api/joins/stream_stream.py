@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.api.handle import StreamHandle, same_builder
-from penstock.api.joins.build import Join, repartition_for_join
+from penstock.api.joins.build import Join
 from penstock.api.options import StreamJoined
 from penstock.api.serdes import UNKNOWN, for_store, for_topic
 from penstock.base.durations import DurationLike, duration_ms
@@ -97,15 +97,10 @@ def join_streams(
 ) -> StreamHandle:
     """Add `KStream.join`, `left_join` or `outer_join` with a stream."""
     same_builder(left, right, join.verb)
-    left = _repartitioned(left, join.name and f"{join.name}-left", joined.key_serde, joined.value_serde)
-    right = _repartitioned(right, join.name and f"{join.name}-right", joined.key_serde, joined.other_value_serde)
+    names = (f"{join.name}-left", f"{join.name}-right") if join.name else (left.node, right.node)
+    left = left.by_present_key(names[0], joined.key_serde, joined.value_serde, for_join=True)
+    right = right.by_present_key(names[1], joined.key_serde, joined.other_value_serde, for_join=True)
     return _StreamJoin(join, windows, joined).add(left, right)
-
-
-def _repartitioned(stream: StreamHandle, name: str | None, key_serde: Any, value_serde: Any) -> StreamHandle:
-    if not stream.needs_repartition:
-        return stream
-    return repartition_for_join(stream, name or stream.node, key_serde, value_serde)
 
 
 class _StreamJoin:

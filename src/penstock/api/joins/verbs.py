@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.api.handle import Fluent, GlobalTableHandle, StreamHandle, TableHandle, name_of, option, same_builder
-from penstock.api.joins.build import Join, JoinKind, join_verb, repartition_for_join
+from penstock.api.joins.build import Join, JoinKind, join_verb
 from penstock.api.joins.stream_stream import JoinWindows, join_streams
 from penstock.api.options import Joined, Named, StreamJoined
 from penstock.api.serdes import UNKNOWN, for_store
@@ -400,8 +400,7 @@ def _join_table(
 def join_table(stream: StreamHandle, table: TableHandle, join: Join, joined: Joined) -> StreamHandle:
     """Add `KStream.join` or `KStream.left_join` with a table."""
     same_builder(stream, table, join.verb)
-    if stream.needs_repartition:
-        stream = repartition_for_join(stream, join.name or stream.node, joined.key_serde, joined.value_serde)
+    stream = stream.by_present_key(join.name or stream.node, joined.key_serde, joined.value_serde, for_join=True)
     sources = stream.sources | table.sources
     stream.builder.copartition(sources)
     left = join.is_left

@@ -15,15 +15,7 @@ from penstock.errors import ConfigError, TopologyError
 from penstock.topology.building.graph import ProcessorGraph
 from penstock.topology.building.names import check_name
 from penstock.topology.nodes import ProcessorNode
-from penstock.topology.operations.base import (
-    DropNullKeys,
-    Filter,
-    FlatMapValues,
-    MapValues,
-    Peek,
-    Process,
-    TableToStream,
-)
+from penstock.topology.operations.base import Process
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Topology
 
@@ -154,7 +146,6 @@ def check_method(supplier: object, method: str, arguments: tuple[str, ...], verb
 
 
 SETTING = "processor.wrapper.class"
-_KEEP_KEYS = (DropNullKeys, Filter, FlatMapValues, MapValues, Peek, TableToStream)
 Supplier = Callable[[], Any]
 BuiltTopology = TypeVar("BuiltTopology", bound=Topology)
 
@@ -231,7 +222,7 @@ def wrapped(topology: BuiltTopology, settings: Mapping[str, Any]) -> BuiltTopolo
 
 def _wrapped(node: ProcessorNode, wrapper: ProcessorWrapper) -> ProcessorNode:
     operation = node.operation
-    keeps_keys = operation.fixed_key if isinstance(operation, Process) else isinstance(operation, _KEEP_KEYS)
+    keeps_keys = operation.fixed_key if isinstance(operation, Process) else operation.keeps_keys
     supplier = operation.supplier if isinstance(operation, Process) else _OfTheDsl(node.name)
     wrap = wrapper.wrap_fixed_key_processor_supplier if keeps_keys else wrapper.wrap_processor_supplier
     result = wrap(node.name, supplier)

@@ -12,7 +12,7 @@ from inspect import getattr_static
 from types import MappingProxyType
 from typing import NoReturn, TypeVar
 
-from penstock.base.java_names.guesses import GUESSED_CLASSES, GUESSES
+from penstock.base.java_names.guesses import GUESSED_CLASSES, GUESSES, STREAM_VERBS
 from penstock.base.java_names.kafka_streams import CLASSES, DSL, NOTHING, RUNNING
 from penstock.errors import JavaNameError, NoSuchMethodError
 
@@ -26,6 +26,10 @@ JAVA_NAMES: Mapping[str, Mapping[str, str]] = MappingProxyType({**DSL, **RUNNING
 
 # Classes that `from penstock import ...` does not have -> what to write.
 JAVA_CLASSES: Mapping[str, str] = MappingProxyType({**GUESSED_CLASSES, **CLASSES})
+
+_STREAM = "KStream"
+_VERBS: set[str] = set()  # of `KStream`, once that class is there
+_WITHOUT: list[tuple[str, type, set[str]]] = []  # name in Java, class, and what it has or has a sentence for
 
 
 class _OtherName:
@@ -86,9 +90,27 @@ def _named_as(java: str, cls: type[T], settings: Iterable[str]) -> type[T]:
     for name, ours in {**guesses, **names}.items():
         if name not in have:
             setattr(cls, name, _OtherName(java, name, ours, java=name in names))
+    _point_to_streams(java, cls, have, {*guesses, *names})
     if cls.__dir__ is object.__dir__:
         cls.__dir__ = _own_names  # type: ignore[method-assign, assignment]
     return cls
+
+
+def _point_to_streams(java: str, cls: type, have: set[str], sentences: set[str]) -> None:
+    """Name the way to `KStream` where another class is asked for one of its verbs, whichever is decorated first."""
+    if java == _STREAM:
+        _VERBS.update(name for name in have if not name.startswith("_"))
+        lacking = _WITHOUT
+    elif java in STREAM_VERBS:
+        lacking = [(java, cls, have | sentences)]
+        _WITHOUT.extend(lacking)
+    else:
+        return
+    for owner, without, taken in lacking:
+        for verb in _VERBS:
+            for name in {verb, camel_case(verb)} - taken:
+                sentence = STREAM_VERBS[owner].replace("{}", verb)
+                setattr(without, name, _OtherName(owner, name, sentence, java=False))
 
 
 def _is_other_name(cls: type, name: str) -> bool:

@@ -1,7 +1,8 @@
 """Names that users of Kafka Streams, pandas, Polars, Spark, ksqlDB, Flink or Faust guess -> what to write.
 
-Entries that begin with ``;`` go on after "KStream has no count". A verb of one fluent class is in the table of each of
-the others, with the way to the class that has it.
+Entries that begin with ``;`` go on after "KStream has no count". Each fluent class says the way to the verbs of the
+others. Those of `KStream` are taken from that class, with one sentence for all (`STREAM_VERBS`), unless the table has
+one for a verb; those of the others are in the tables.
 """
 
 from __future__ import annotations
@@ -10,13 +11,8 @@ from collections.abc import Iterable
 
 from penstock.base.java_names.kafka_streams import NOTHING
 
-__all__ = ["GUESSED_CLASSES", "GUESSES"]
+__all__ = ["GUESSED_CLASSES", "GUESSES", "STREAM_VERBS"]
 
-_STREAM = (
-    "filter", "filter_not", "flat_map", "flat_map_values", "foreach", "group_by", "group_by_key", "join", "left_join",
-    "map", "map_async", "map_values", "map_values_async", "merge", "outer_join", "peek", "process", "process_values",
-    "repartition", "select_key", "split", "through", "to", "to_dataframe", "to_table",
-)  # fmt: skip
 _TABLE = ("queryable_store_name", "suppress", "to_stream", "transform_values")
 _AGGREGATIONS = ("aggregate", "count", "reduce")
 _BRANCHES = ("branch", "default_branch", "no_default_branch")
@@ -113,7 +109,6 @@ _NEW_KEY = ".group_by(lambda key, value: (new_key, value))"
 _IN_STREAM = "; streams have it: .to_stream().{}(...)"
 _TABLE_NAMES = {
     **{name: verb for name, verb in _STREAM_NAMES.items() if name not in {*_TABLE, *_READS}},
-    **_each(_STREAM, _IN_STREAM),
     "windowed_by": "; grouped streams have it: .to_stream().group_by_key().windowed_by(...)",
     **_each(_UNNESTED, "; streams have it: .to_stream().flat_map_values(...)"),
     **_each((*_NEW_KEYS, "partition_by"), "; streams have it: .to_stream(new_key)"),
@@ -152,7 +147,6 @@ _GROUP_LATER = "; streams have it: .{}(...) before the grouping, or .count().to_
 _OF_RESULT = "; tables have it, so aggregate first: .count().{}(...)"
 _READ = '; aggregate first, with a named store: .count("name"), which app.store("name").{}(...) reads'
 _WINDOWED_NAMES = {
-    **_each(_STREAM, _GROUP_LATER),
     **_each(("group_by", "group_by_key"), _GROUPED_ALREADY),
     **_each((*_TABLE, *_BRANCHES), _OF_RESULT),
     **_each(_BRANCHES, "; streams have it: .count().to_stream().split().branch(...).{}()"),
@@ -192,7 +186,6 @@ def _folds_of_cogroups(windowing: str) -> dict[str, str]:
 
 
 _WINDOWED_COGROUPED_NAMES = {
-    **_each(_STREAM, _BEFORE_COGROUP),
     **_each(("group_by", "group_by_key"), _GROUPED_ALREADY),
     **_each(_TABLE, "; tables have it, so aggregate first: .aggregate(...).{}"),
     **_each(("suppress", "transform_values"), "; tables have it, so aggregate first: .aggregate(...).{}(...)"),
@@ -212,7 +205,6 @@ _COGROUPED_NAMES = {
 _GROUPED_TABLE_NAMES = {
     **{name: verb for name, verb in _WINDOWED_NAMES.items() if name not in {"final", "emit", "grace"}},
     **_each((*_FOLDS, *_LISTS), "aggregate(initializer, adder, subtractor)"),
-    **_each(_STREAM, "; tables have it, or streams: .{}(...) before the grouping, or .count().to_stream().{}(...)"),
     **_each(("group_by", "group_by_key"), _GROUPED_ALREADY),
     **_each(("cogroup", "windowed_by"), "; grouped streams have it: table.to_stream().group_by_key().{}(...)"),
     **{name: f"; grouped streams have it: table.to_stream().group_by_key().{verb}" for name, verb in _WINDOWS.items()},
@@ -220,7 +212,7 @@ _GROUPED_TABLE_NAMES = {
 }  # fmt: skip
 _TAKE_A_BRANCH = '; take a branch first: .branch(..., name="-a").default_branch(), a dict of streams'
 _BRANCHED_NAMES = {
-    **_each((*_STREAM, *_TABLE, *_AGGREGATIONS, "cogroup", "windowed_by", "emit_strategy"), _TAKE_A_BRANCH),
+    **_each((*_TABLE, *_AGGREGATIONS, "cogroup", "windowed_by", "emit_strategy"), _TAKE_A_BRANCH),
     **_each(("default", "otherwise"), "default_branch()"),
     **_each(("case", "filter", "when", "where"), "branch(predicate)"),
 }
@@ -228,7 +220,7 @@ _ONLY_JOINED = (
     "; a global table is only joined with: stream.join(table, joiner, key=...). builder.table() reads one with verbs"
 )
 _GLOBAL_NAMES = {
-    **_each((*_STREAM, *_TABLE, *_AGGREGATIONS, *_BRANCHES, "cogroup", "windowed_by", "emit_strategy"), _ONLY_JOINED),
+    **_each((*_TABLE, *_AGGREGATIONS, *_BRANCHES, "cogroup", "windowed_by", "emit_strategy"), _ONLY_JOINED),
     **_each(_READS, '; a running application reads it, if its store has a name: app.store("name").{}(...)'),
 }
 del _GLOBAL_NAMES["queryable_store_name"]
@@ -263,7 +255,6 @@ GUESSES: dict[str, dict[str, str]] = {
         "explain": "KafkaStreams(builder.build(), config).explain()",
         **_each(("close", "run", "start"), "; an application has it: KafkaStreams(builder.build(), config).{}()"),
         **_each(("create", "topology", "to_topology"), "build()"),
-        **_each((*_STREAM, *_AGGREGATIONS), "; a stream has it: .stream(topic).{}(...)"),
         **_each(_AGGREGATIONS, "; a grouped stream has it: .stream(topic).group_by_key().{}(...)"),
     },
     "Topology": {
@@ -317,6 +308,23 @@ GUESSES: dict[str, dict[str, str]] = {
         **_each(("kv", "keyvalue", "persistent"), "Stores.key_value(name)"),
     },
 }  # fmt: skip
+
+_BEFORE_OR_AFTER = "; tables have it, or streams: .{}(...) before the grouping, or .count().to_stream().{}(...)"
+
+# Class -> what stands for each verb of `KStream` that it lacks and that is not in `GUESSES`.
+STREAM_VERBS: dict[str, str] = {
+    "BranchedKStream": _TAKE_A_BRANCH,
+    "CogroupedKStream": _BEFORE_COGROUP,
+    "GlobalKTable": _ONLY_JOINED,
+    "KGroupedStream": _GROUP_LATER,
+    "KGroupedTable": _BEFORE_OR_AFTER,
+    "KTable": _IN_STREAM,
+    "SessionWindowedCogroupedKStream": _BEFORE_COGROUP,
+    "SessionWindowedKStream": _GROUP_LATER,
+    "StreamsBuilder": "; a stream has it: .stream(topic).{}(...)",
+    "TimeWindowedCogroupedKStream": _BEFORE_COGROUP,
+    "TimeWindowedKStream": _GROUP_LATER,
+}
 
 GUESSED_CLASSES: dict[str, str] = {
     **_each(("App", "Application"), "KafkaStreams"),

@@ -8,63 +8,12 @@ from typing import Any
 from penstock.base.nearest_name import did_you_mean
 from penstock.errors import TopologyError
 from penstock.topology.nodes import Node, ProcessorNode, SourceNode
-from penstock.topology.operations.base import (
-    Branch,
-    CogroupMember,
-    CogroupMerge,
-    DropNullKeys,
-    Filter,
-    FlatMap,
-    FlatMapValues,
-    MapPairs,
-    MapValues,
-    PassThrough,
-    Peek,
-    SelectKey,
-    StreamAggregate,
-    StreamGlobalTableJoin,
-    StreamToTable,
-    TableAggregate,
-    TableFilter,
-    TableMapValues,
-    TableRegroup,
-    TableSource,
-    TableToStream,
-    WindowedAggregate,
-)
+from penstock.topology.operations.base import CogroupMember, CogroupMerge, StreamGlobalTableJoin
 from penstock.topology.operations.functions import Function, functions_of
 
 __all__ = ["check_fields", "fields_hint", "fields_known_above", "fields_read"]
 
 _OF_RECORD = frozenset({"key", "timestamp", "value", "aggregate"})
-_KEEP_VALUES = (
-    Branch,
-    DropNullKeys,
-    Filter,
-    PassThrough,
-    Peek,
-    SelectKey,
-    StreamToTable,
-    TableFilter,
-    TableSource,
-    TableToStream,
-)
-_READ_VALUES = (
-    Branch,
-    Filter,
-    FlatMap,
-    FlatMapValues,
-    MapPairs,
-    MapValues,
-    SelectKey,
-    StreamAggregate,
-    StreamGlobalTableJoin,
-    TableAggregate,
-    TableFilter,
-    TableMapValues,
-    TableRegroup,
-    WindowedAggregate,
-)
 
 
 def fields_read(nodes: Mapping[str, Node], node: ProcessorNode) -> dict[str, Function]:
@@ -79,7 +28,7 @@ def fields_read(nodes: Mapping[str, Node], node: ProcessorNode) -> dict[str, Fun
     elif isinstance(operation, StreamGlobalTableJoin):
         functions = [operation.selector]
     else:
-        functions = list(functions_of(operation)) if isinstance(operation, _READ_VALUES) else []
+        functions = list(functions_of(operation)) if operation.reads_values else []
     return {name: function for function in functions for name in _fields_of(function.fn)}
 
 
@@ -89,7 +38,7 @@ def _fields_known(nodes: Mapping[str, Node], name: str) -> frozenset[str] | None
     if isinstance(node, SourceNode):
         fields = getattr(node.value_serde, "fields", None)
         return None if fields is None else frozenset(fields)
-    if not isinstance(node, ProcessorNode) or not isinstance(node.operation, _KEEP_VALUES):
+    if not isinstance(node, ProcessorNode) or not node.operation.keeps_values:
         return None
     return fields_known_above(nodes, node)
 

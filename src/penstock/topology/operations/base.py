@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from penstock.base.argument_checks import check_given, check_whole
 from penstock.base.backoff import Backoff
@@ -96,23 +96,39 @@ class WindowSpec:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Base of all operations."""
+    """Base of all operations.
+
+    Attributes:
+        keeps_keys: Whether records go on with the keys that they came with, so that a wrapper gets a supplier of
+            processors with fixed keys.
+        keeps_values: Whether values go on as they came, so that the schema of those above holds below.
+        reads_values: Whether the fields that its functions name are those of the values that come.
+    """
+
+    keeps_keys: ClassVar[bool] = False
+    keeps_values: ClassVar[bool] = False
+    reads_values: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)
 class PassThrough(Operation):  # PassThrough: merge, the target of through() and of named branches
-    pass
+    keeps_values = True
 
 
 @dataclass(frozen=True, slots=True)
 class DropNullKeys(Operation):  # KStreamFilter before a repartition topic: null keys are dropped, not counted
-    pass
+    keeps_keys = True
+    keeps_values = True
 
 
 @dataclass(frozen=True, slots=True)
 class Filter(Operation):  # KStreamFilter
     predicate: Function
     negate: bool = False
+
+    keeps_keys = True
+    keeps_values = True
+    reads_values = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,30 +137,46 @@ class MapPairs(
 ):  # KStreamMap; the function returns a (key, value) tuple, or an expression a struct {key, value}
     fn: Function
 
+    reads_values = True
+
 
 @dataclass(frozen=True, slots=True)
 class MapValues(Operation):  # KStreamMapValues
     fn: Function
+
+    keeps_keys = True
+    reads_values = True
 
 
 @dataclass(frozen=True, slots=True)
 class FlatMap(Operation):  # KStreamFlatMap; an iterable of (key, value), or an expression for a list of structs
     fn: Function
 
+    reads_values = True
+
 
 @dataclass(frozen=True, slots=True)
 class FlatMapValues(Operation):  # KStreamFlatMapValues; an iterable, or an expression for a list
     fn: Function
+
+    keeps_keys = True
+    reads_values = True
 
 
 @dataclass(frozen=True, slots=True)
 class SelectKey(Operation):  # KStreamMap with the value kept
     fn: Function
 
+    keeps_values = True
+    reads_values = True
+
 
 @dataclass(frozen=True, slots=True)
 class Peek(Operation):  # KStreamPeek
     fn: Function
+
+    keeps_keys = True
+    keeps_values = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,17 +192,24 @@ class Branch(
     children: tuple[str, ...]  # names of the children, one a predicate
     default: str | None = None
 
+    keeps_values = True
+    reads_values = True
+
 
 @dataclass(frozen=True, slots=True)
 class TableSource(Operation):  # KTableSource
     store: str | None  # None: not materialised
     send_old: bool = False
 
+    keeps_values = True
+
 
 @dataclass(frozen=True, slots=True)
 class StreamToTable(Operation):  # KStreamToTable: KTableSource's rules for null keys and tombstones, after toTable()
     store: str | None
     send_old: bool = False
+
+    keeps_values = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +223,9 @@ class TableFilter(
     send_old: bool = False
     versioned: bool = False  # the table above is: every change goes on, as none is needless
 
+    keeps_values = True
+    reads_values = True
+
 
 @dataclass(frozen=True, slots=True)
 class TableMapValues(Operation):  # KTableMapValues
@@ -192,10 +234,13 @@ class TableMapValues(Operation):  # KTableMapValues
     store: str | None = None
     send_old: bool = False
 
+    reads_values = True
+
 
 @dataclass(frozen=True, slots=True)
 class TableToStream(Operation):  # KTable.toStream: changes become records with the new value
-    pass
+    keeps_keys = True
+    keeps_values = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +250,8 @@ class TableRegroup(
     fn: Function
     parent: str
     versioned: bool = False  # the table above is: changes that are not the latest are left out
+
+    reads_values = True
 
 
 AggregationKind = Literal["count", "reduce", "aggregate"]
@@ -232,6 +279,8 @@ class StreamAggregate(Operation):  # KStreamReduce, KStreamAggregate
     store: str
     send_old: bool = False
 
+    reads_values = True
+
 
 @dataclass(frozen=True, slots=True)
 class WindowedAggregate(
@@ -244,12 +293,16 @@ class WindowedAggregate(
     send_old: bool = False
     idle_ms: int | None = None  # not in Kafka: windows close when no record came for so long
 
+    reads_values = True
+
 
 @dataclass(frozen=True, slots=True)
 class TableAggregate(Operation):  # KTableAggregate, KTableReduce: takes ChangeSerde values
     aggregation: Aggregation
     store: str
     send_old: bool = False
+
+    reads_values = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +320,8 @@ class StreamGlobalTableJoin(Operation):  # KStreamGlobalKTableJoin; ``store`` is
     joiner: Function  # (stream value, table value) or (key, stream value, table value)
     selector: Function  # (value) or (key, value) -> key of the global table
     left: bool = False
+
+    reads_values = True
 
 
 @dataclass(frozen=True, slots=True)
