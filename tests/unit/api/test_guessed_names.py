@@ -25,7 +25,7 @@ from penstock.base.java_names.guesses import GUESSES, STREAM_VERBS
 from penstock.base.java_names.kafka_streams import NOTHING
 from penstock.errors import NoSuchMethodError, TopologyError
 from penstock.query import stores
-from penstock.testing import TestInputTopic, TestOutputTopic
+from penstock.testing import MockProcessorContext, TestInputTopic, TestOutputTopic
 
 FLUENT = {
     "BranchedKStream": "stream", "CogroupedKStream": "groups.grouped", "GlobalKTable": "table",
@@ -138,7 +138,7 @@ def calls(text: str) -> Iterator[tuple[bool, list[str]]]:
 
 def has(kind: Any, name: str) -> bool:
     fields = getattr(kind, "__dataclass_fields__", ())
-    return hasattr(kind, name) or name in fields or (kind is KafkaStreams and name == "config")
+    return hasattr(kind, name) or name in fields or (kind in {KafkaStreams, MockProcessorContext} and name == "config")
 
 
 def returned(kind: Any, name: str) -> list[Any]:
