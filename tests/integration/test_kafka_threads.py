@@ -19,7 +19,7 @@ from penstock import Consumed, Materialized, Produced, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.engines.threads.loop.bounded_log import BoundedLog
 from penstock.engines.threads.loop.stream_thread import StreamThread
-from penstock.errors import FencedError, OffsetOutOfRangeError, ProductionError, UnknownTopicError
+from penstock.errors import FencedError, OffsetOutOfRangeError, ProductionError, StateError, UnknownTopicError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.kafka.client_settings import TransactionTimeouts
 from penstock.log.kafka.failures import removed_from_group
@@ -694,6 +694,46 @@ def test_a_replay_over_kafka_has_the_state_and_the_outputs_of_production(log):
     assert sorted(outputs) == written
     assert replays[25].steps[0].changes[0].before.startswith("'k1': ValueAndTimestamp(value=8,")
     assert replays[25].before < 25  # from a commit before, not from the beginning
+
+
+@pytest.mark.whole
+def test_a_replay_over_a_compacted_changelog_is_that_of_production_or_says_what_is_gone(log):
+    name = f"replay-{uuid.uuid4().hex[:8]}"
+    log.create_topic(f"{name}-in", 1)
+    builder = StreamsBuilder()
+    lines = builder.stream(f"{name}-in", Consumed(key_serde="string", value_serde="string"))
+    lines.group_by_key().count(Materialized("counts"))
+    settings = {"application.id": name, "bootstrap.servers": log.url}
+    app = thread_app(builder.build(), StreamsConfig(settings), log)
+    changelog = app.changelogs["counts"]
+    log.alter_config(changelog, {
+        "min.cleanable.dirty.ratio": "0.01", "segment.ms": "100", "min.compaction.lag.ms": "0",
+        "max.compaction.lag.ms": "100",
+    })  # fmt: skip
+    keys = ["abc", "b", "d", "e"]  # of each run, which ends with a commit and a note
+    for number, run in enumerate(keys, 1):
+        append(log, f"{name}-in", [(key, "v", number) for key in run])
+        thread = new_thread(app, log)
+        thread.start()
+        eventually(partial(stepped_to, thread, len("".join(keys[:number]))), PATIENCE_S)
+        thread.close(commit=True)
+
+    def replay(offset):
+        return next(iter(replays_of(app, log, PartitionRecords(f"{name}-in", 0, offset, offset))))
+
+    def first_count_of_b_is_gone():
+        kept = [key for key, _, _ in records_of(log, changelog)]
+        return kept.count(b"b") == 1
+
+    eventually(first_count_of_b_is_gone, PATIENCE_S)
+    again = replay(3)  # b once more: one record is missing from the changelog of the commit before
+    assert again.before == 3  # from the beginning of the input, which is whole
+    [change] = again.steps[0].changes
+    assert change.before.startswith("'b': ValueAndTimestamp(value=1,")
+    assert change.after.startswith("'b': ValueAndTimestamp(value=2,")
+    log.delete_records(f"{name}-in", 0, 3)
+    with pytest.raises(StateError, match=f"{changelog}-0 has been compacted since: rows of then may be missing"):
+        replay(3)
 
 
 def stepped_to(thread, count):

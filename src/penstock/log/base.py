@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol, Self
+from typing import Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ __all__ = [
     "GroupMember",
     "GroupMembership",
     "GroupState",
+    "HidesOffsets",
     "Isolation",
     "Lease",
     "LogTransaction",
@@ -249,6 +250,18 @@ class LogTransaction(Protocol):
 
         ``inputs`` is a checksum of the batch's inputs. The commit raises CheckpointMismatchError if the ledger has a
         batch of the same number with other inputs; entries without a checksum are accepted.
+        """
+        ...
+
+
+@runtime_checkable
+class HidesOffsets(Protocol):
+    """A log in which not each offset is that of a record."""
+
+    def hidden_offsets(self, topic: str, partition: int, start: int, end: int) -> set[int]:
+        """Return the offsets of a range that readers never see: of transactions' markers and of aborted records.
+
+        Those of records that compaction has removed are not among them.
         """
         ...
 

@@ -6,7 +6,8 @@
 
 The rows at a commit are the changelog up to its end there. Compaction may have removed a record below this end because
 of a newer one behind it. Whether it has been beyond the end shows in what is left: a key that is there twice below the
-end has not been compacted since, and without a gap in the offsets nothing is missing.
+end has not been compacted since, and without a gap in the offsets nothing is missing. Markers of transactions and
+aborted records are no gaps.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ import pyarrow as pa
 from penstock.base.terminal.human_numbers import time_of
 from penstock.engines.threads.loop.commit import MemberNotes, ReplayNote
 from penstock.engines.threads.replicas.restoring import newest_numbers, restored_places, source_topics
-from penstock.log.base import TopicPartition
-from penstock.log.url import kafka_servers
+from penstock.log.base import HidesOffsets, TopicPartition
 from penstock.state.changelog.changelog_restore import StoreRestorer
 
 if TYPE_CHECKING:
@@ -206,29 +206,40 @@ class _Kept:
     def __init__(self, log: TopicLog, tp: TopicPartition, start: int) -> None:
         self._log = log
         self._tp = tp
-        self._next = start
-        self._holes: list[int] = []
+        self._start = self._next = start
+        self._holes: list[range] = []
         self._keys: set[bytes | None] = set()
         self._has_twice = False
-        # Each transaction over Kafka leaves a marker, which takes one offset.
-        self._of_markers = 0 if kafka_servers(log.url) is None else 1
 
     def add(self, records: pa.RecordBatch) -> None:
         keys, offsets = records.column("key").to_pylist(), records.column("offset").to_pylist()
         for key, offset in zip(keys, offsets, strict=True):
             if offset > self._next:
-                self._holes.append(offset - self._next)
+                self._holes.append(range(self._next, offset))
             self._next = offset + 1
             self._has_twice = self._has_twice or key in self._keys
             self._keys.add(key)
 
     def is_whole(self, end: int) -> bool:
         """Return whether nothing below ``end`` has been removed because of a record behind it."""
-        holes = [*self._holes, max(0, end - self._next)]
-        if self._has_twice or max(holes) <= self._of_markers:
+        holes = [*self._holes, range(self._next, end)]
+        if self._has_twice or self._are_hidden(holes, self._start, end):
             return True
         newest = self._log.end_offset(self._tp.topic, self._tp.partition)
+        expected, behind = end, []
         for records in self._log.iterate(self._tp.topic, self._tp.partition, end, newest) if end < newest else ():
-            if any(key not in self._keys for key in records.column("key").to_pylist()):
-                return False
-        return True
+            pairs = zip(records.column("key").to_pylist(), records.column("offset").to_pylist(), strict=True)
+            for key, offset in pairs:
+                if key not in self._keys:
+                    return False
+                behind.append(range(expected, offset))
+                expected = offset + 1
+        return self._are_hidden([*behind, range(expected, newest)], end, newest)  # or one was the deletion of a row
+
+    def _are_hidden(self, holes: Sequence[range], start: int, end: int) -> bool:
+        """Return whether no record has been removed from these gaps between a start and an end."""
+        gaps = [hole for hole in holes if hole]
+        if not gaps or not isinstance(self._log, HidesOffsets):
+            return not gaps
+        hidden = self._log.hidden_offsets(self._tp.topic, self._tp.partition, start, end)
+        return all(hidden.issuperset(gap) for gap in gaps)

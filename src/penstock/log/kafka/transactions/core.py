@@ -21,6 +21,7 @@ from penstock.log.kafka.transactions.group_presence import Presence
 from penstock.log.kafka.transactions.hanging_transactions import settle_hanging
 from penstock.log.kafka.transactions.ledger import Ledger
 from penstock.log.kafka.transactions.producer_fencing import Producers
+from penstock.log.kafka.wire.fetch import hidden_offsets
 from penstock.log.kafka.wire.record_batches import fetch_stored
 from penstock.log.kafka.writing import AnyPart
 from penstock.log.stored_batches import StoredRecords, joined
@@ -159,6 +160,12 @@ class KafkaCore:
     def iterate(self, topic: str, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """Yield all committed records with start <= offset < end, batch by batch."""
         return self._reader().read(topic, partition, start, end)
+
+    def hidden_offsets(self, topic: str, partition: int, start: int, end: int) -> set[int]:
+        """Return the offsets of a range that readers never see; see `penstock.log.base.HidesOffsets`."""
+        clients, cluster, tp = self.clients, self.clients.cluster(), self._place(topic, partition)
+        action = partial(hidden_offsets, cluster, tp, start, end)
+        return persist(action, f"reading {topic}", self.patience_s, clients.access, cluster.forget, operation="READ")
 
     def _place(self, topic: str, partition: int) -> TopicPartition:
         count = self._topics.partitions(topic)

@@ -19,7 +19,13 @@ from confluent_kafka import KafkaError
 
 from penstock.errors import LogError
 from penstock.log.base import Fetched, TopicPartition
-from penstock.log.kafka.wire.batch_reader import BatchSource, decode_batches, end_of_batches
+from penstock.log.kafka.wire.batch_reader import (
+    AbortedRecords,
+    BatchSource,
+    decode_batches,
+    end_of_batches,
+    whole_batches,
+)
 from penstock.log.kafka.wire.connection import NO_CONNECTION, TIMED_OUT, arrivals, check, failed
 
 if TYPE_CHECKING:
@@ -40,6 +46,7 @@ __all__ = [
     "fetch_range",
     "fetch_request",
     "first_records",
+    "hidden_offsets",
     "partition_of",
     "stored_bytes",
 ]
@@ -240,6 +247,30 @@ def fetch_range(
     finally:
         if number is not None:
             connection.close()  # abandoned: an answer is still to come
+
+
+def hidden_offsets(cluster: Cluster, tp: TopicPartition, start: int, end: int) -> set[int]:
+    """Return the offsets of a range that readers never see: those of transactions' markers and of aborted records.
+
+    Raises:
+        KafkaException: Like librdkafka's consumer. There are no retries here.
+    """
+    connection = cluster.leader(tp)
+    hidden: set[int] = set()
+    size = _FIRST_BYTES
+    while start < end:
+        answer = _received(connection, connection.send(_request(tp, start, size, "read_committed")), tp, start)
+        data = answer.records or b""
+        aborted = AbortedRecords(aborted_of(answer, "read_committed"))
+        for head, begin, stop in whole_batches(memoryview(data)):
+            if aborted.drops(head, data, begin, stop):
+                hidden.update(range(head.base, head.base + head.last + 1))
+        after = end_of_batches(data, start)
+        if not data:
+            raise failed(TIMED_OUT, f"{tp.topic}-{tp.partition} has nothing after offset {start}, before {end}")
+        size = size if after > start else _larger(size, connection.most_bytes, tp, start)
+        start = after
+    return hidden
 
 
 def fetch_once(cluster: Cluster, tp: TopicPartition, offset: int, most_bytes: int, isolation: Isolation) -> Fetched:
