@@ -7,11 +7,13 @@ import logging
 import os
 import sys
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from hypothesis import HealthCheck, settings
 
 from brokers import JAVA_OPTIONS, java_options, running_broker
@@ -43,8 +45,9 @@ OF_THEIR_OWN_PROCESSES = frozenset({
 # Folders whose tests wait more than they compute, too.
 WAITING = frozenset({"browser", "connect", "docs", "packaging", "soak"})
 ONE_BY_ONE = frozenset({"docs", "property", "simulation"})
+TOPICS_BEFORE = pytest.StashKey[set[str]]()
 PIECES = 16  # of a file of recorded cases
-FLICKERING = 2  # tests of a run with --reruns that may fail at first: more of them are no chance
+FLICKERING = 4  # tests of a run with --reruns that may fail at first: more of them are no chance
 
 
 def group_of(nodeid: str) -> str:
@@ -115,6 +118,31 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in terminalreporter.stats.get("rerun", ()):
         terminalreporter.write_sep("-", f"failed at first, to be mended: {report.nodeid}", yellow=True)
         terminalreporter.write_line(report.longreprtext[-4_000:])
+
+
+@pytest.fixture(autouse=True)
+def _a_second_try_finds_no_topics_of_the_first(request: pytest.FixtureRequest) -> None:
+    """With ``--reruns 1``: topics that the first try has made on a broker of several tests are deleted before the second.
+
+    It would fail at them, however well the tested code does.
+    """
+    name = next((each for each in ("servers", "kafka") if each in request.fixturenames), None)
+    if name is None or not request.config.getoption("reruns", None):
+        return
+    given = request.getfixturevalue(name)
+    if name == "kafka" and not isinstance(given, Broker):
+        return  # a parameter of that name
+    admin = _admin_of(given.settings.bootstrap_servers if isinstance(given, Broker) else given)
+    topics = {each for each in admin.list_topics(timeout=60).topics if not each.startswith("__")}
+    before = request.node.stash.setdefault(TOPICS_BEFORE, topics)
+    if topics != before:
+        for deletion in admin.delete_topics(sorted(topics - before)).values():
+            deletion.result(60)
+
+
+@cache
+def _admin_of(servers: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": servers, "log_level": 0})  # it says nothing when the broker has ended
 
 
 @pytest.fixture(autouse=True)
