@@ -2,8 +2,11 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import time
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
@@ -50,6 +53,22 @@ def owner(worker):
     return task.get("worker_id") if task.get("state") == "RUNNING" else None
 
 
+def end(worker, ending):
+    """Kill a worker; or stop it, but not while it writes: it would keep SQLite's lock, and all others would wait for it."""
+    os.kill(worker.process.pid, ending)
+    while ending == signal.SIGSTOP:
+        try:
+            with closing(
+                sqlite3.connect(worker.url.removeprefix("sqlite:///").partition("?")[0], timeout=2)
+            ) as database:
+                database.execute("BEGIN IMMEDIATE")
+                return
+        except sqlite3.OperationalError:
+            os.kill(worker.process.pid, signal.SIGCONT)
+        time.sleep(0.01)
+        os.kill(worker.process.pid, ending)
+
+
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGSTOP])
 def test_the_task_of_a_lost_worker_goes_on_at_another_exactly_once(workers, tmp_path, ending):
     source = tmp_path / "in.txt"
@@ -62,7 +81,7 @@ def test_the_task_of_a_lost_worker_goes_on_at_another_exactly_once(workers, tmp_
     lost = until(lambda: owner(workers[0]))
     gone = next(each for each in workers if lost.endswith(f":{each.port}"))
     stays = next(each for each in workers if each is not gone)
-    os.kill(gone.process.pid, ending)
+    end(gone, ending)
     until(lambda: owner(stays) not in (None, lost))
     with source.open("a") as out:
         out.write("".join(f"{line}\n" for line in lines[2000:]))
