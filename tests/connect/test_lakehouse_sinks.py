@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyiceberg.exceptions import CommitFailedException
 
 from lakehouses import KINDS, Lakehouse
-from penstock.connect.connectors.lakehouse.iceberg_files import compact_files
+from penstock.connect.connectors.lakehouse.iceberg import compact_files
 from penstock.connect.data import SettingError
 from penstock.connect.testing import ConnectTestDriver, Step
 from penstock.errors import ConnectError

@@ -5,7 +5,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lakehouses import KINDS, Lakehouse
-from penstock.connect.connectors.lakehouse.iceberg_files import compact_files
+from penstock.connect.connectors.lakehouse.iceberg import compact_files
 from penstock.connect.data import SettingError
 from penstock.connect.testing import ConnectTestDriver, Step
 from penstock.errors import ConnectError

@@ -15,8 +15,7 @@ from typing import Any, cast
 import pytest
 
 from penstock import KafkaStreams, Materialized, StreamsBuilder
-from penstock.engines.committed.continuous_state import ReplicatedState, ReplicatedStores
-from penstock.engines.committed.log_commits import LogCommits
+from penstock.engines.committed.continuous_state import LogCommits, ReplicatedState, ReplicatedStores
 from penstock.engines.threads.loop.stream_thread import ThreadLog
 from penstock.engines.threads.replicas import restoring
 from penstock.engines.threads.replicas.task_replica import TaskReplica

@@ -22,7 +22,7 @@ from penstock.errors import ConfigError, SchemaRegistryError, SerializationError
 from penstock.serde import Column, Serdes
 from penstock.serde.formats.avro import parse_avro_for_columns
 from penstock.serde.formats.schema_text import SchemaText
-from penstock.serde.schemas.avro_columns import Unsupported, compiled
+from penstock.serde.schemas.avro import Unsupported, compiled
 from penstock.testing import EmbeddedRegistry
 
 HIT = {

@@ -1,6 +1,6 @@
 """The demo: the access-log job with a growing log file, a live view and a check of the result at the end.
 
-Reading order: `access_log` (the topology; the same file as examples/access_log.py), `job`, `connect_lines`.
+Reading order: `access_log` (the topology; the same file as examples/access_log.py), `job`.
 `example` runs the other programs of examples/.
 """
 

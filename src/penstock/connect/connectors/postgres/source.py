@@ -1,4 +1,9 @@
-"""The source of changes: the task of a database, and its connector."""
+"""The source of changes: the task of a database, and its connector.
+
+Whether a slot has all that follows a stored offset: nobody has moved it, and the server's history is the same.
+
+Notifications of snapshots, as records of a topic or as lines of the log.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ import uuid
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from penstock.base.log_lines import own_logger
@@ -16,11 +21,12 @@ from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
 from penstock.connect.config import ConfigDef, Model
 from penstock.connect.connectors.postgres.captured_tables import Capture
 from penstock.connect.connectors.postgres.column_masks import column_rules
-from penstock.connect.connectors.postgres.continuity import GAP_HINT, left_history, moved_by_others
 from penstock.connect.connectors.postgres.envelope import (
     HEARTBEAT_KEY,
     HEARTBEAT_VALUE,
     MESSAGE_KEY,
+    NOTIFICATION_KEY,
+    NOTIFICATION_VALUE,
     Origin,
     TransactionMetadata,
     message_value,
@@ -29,7 +35,6 @@ from penstock.connect.connectors.postgres.envelope import (
     source_struct,
 )
 from penstock.connect.connectors.postgres.incremental import IncrementalSnapshots, Progress, row_offset
-from penstock.connect.connectors.postgres.notifications import Notifications
 from penstock.connect.connectors.postgres.pgoutput import (
     UNCHANGED,
     Begin,
@@ -43,18 +48,149 @@ from penstock.connect.connectors.postgres.pgoutput import (
     Update,
     parse_message,
 )
-from penstock.connect.connectors.postgres.position import ChangePosition, Noted, Resume, is_streaming, with_confirmed
+from penstock.connect.connectors.postgres.position import (
+    Branch,
+    ChangePosition,
+    Noted,
+    Resume,
+    is_streaming,
+    with_confirmed,
+)
 from penstock.connect.connectors.postgres.postgres_settings import CONFIG, POSTGRES_MODEL, parse_settings, snapshot_mode
-from penstock.connect.connectors.postgres.server import LOST_HINT, Server, SlotSnapshot, with_ends
+from penstock.connect.connectors.postgres.server import LOST_HINT, Server, SlotSnapshot, lsn_text, with_ends
 from penstock.connect.connectors.postgres.tables import Event, Row, TableFacts, TableForm
 from penstock.connect.data import DataError, RetriableError, SettingError, SourceRecord, Struct
 from penstock.connect.data.stored_offsets import NotedOffset
 from penstock.errors import ConnectError
 from penstock.log.client_interfaces import Delivery
 
-__all__ = ["PostgresChangesConnector", "PostgresChangesTask"]
+__all__ = [
+    "GAP_HINT",
+    "Notifications",
+    "PostgresChangesConnector",
+    "PostgresChangesTask",
+    "left_history",
+    "moved_by_others",
+]
 
 _LOG = own_logger(__name__)
+INITIAL, INCREMENTAL = "Initial Snapshot", "Incremental Snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Notifications:
+    """Makes notifications for the channels that are enabled.
+
+    Attributes:
+        connector: The connector's logical name.
+        topic: The topic of the channel ``sink``; None: the channel is not enabled.
+        logs: The channel ``log`` is enabled.
+    """
+
+    connector: str
+    topic: str | None = None
+    logs: bool = False
+
+    @classmethod
+    def of(cls, parsed: Mapping[str, Any]) -> Notifications:
+        """Return the notifications of a connector's settings."""
+        channels = [each.strip() for each in parsed["notification.enabled.channels"]]
+        topic = parsed["notification.sink.topic.name"] if "sink" in channels else None
+        return cls(parsed["topic.prefix"], topic, "log" in channels)
+
+    def started(self) -> list[SourceRecord]:
+        """Return the notification that the first snapshot begins."""
+        return self.send(INITIAL, "STARTED", {})
+
+    def in_progress(self, tables: Sequence[str], number: int) -> list[SourceRecord]:
+        """Return the notification that the rows of a table are read."""
+        more = {"data_collections": ",".join(tables), "current_collection_in_progress": tables[number]}
+        return self.send(INITIAL, "IN_PROGRESS", more)
+
+    def scanned(self, tables: Sequence[str], number: int, count: int) -> list[SourceRecord]:
+        """Return the notification that the rows of a table are read to their end."""
+        more = {
+            "data_collections": ",".join(tables),
+            "scanned_collection": tables[number],
+            "total_rows_scanned": str(count),
+            "status": "SUCCEEDED" if count else "EMPTY",
+        }
+        return self.send(INITIAL, "TABLE_SCAN_COMPLETED", more)
+
+    def completed(self) -> list[SourceRecord]:
+        """Return the notification that the first snapshot ends."""
+        return self.send(INITIAL, "COMPLETED", {})
+
+    def skipped(self) -> list[SourceRecord]:
+        """Return the notification that there is no first snapshot."""
+        return self.send(INITIAL, "SKIPPED", {})
+
+    def incremental(self, kind: str, facts: Mapping[str, str]) -> list[SourceRecord]:
+        """Return a notification of an incremental snapshot."""
+        return self.send(INCREMENTAL, kind, facts)
+
+    def send(self, aggregate: str, kind: str, more: Mapping[str, str]) -> list[SourceRecord]:
+        """Return the records of a notification."""
+        identity, now_ms = str(uuid.uuid4()), time.time_ns() // 1_000_000
+        data = {"connector_name": self.connector, **more}
+        if self.logs:
+            _LOG.info("[Notification Service] %s %s %s", aggregate, kind, data)
+        if self.topic is None:
+            return []
+        return [
+            SourceRecord(
+                topic=self.topic,
+                key=Struct.of_checked(NOTIFICATION_KEY, [identity]),
+                key_schema=NOTIFICATION_KEY,
+                value=Struct.of_checked(NOTIFICATION_VALUE, [identity, kind, aggregate, data, now_ms]),
+                value_schema=NOTIFICATION_VALUE,
+            )
+        ]
+
+
+GAP_HINT = "Set snapshot.mode=when_needed, or reset the connector's offsets: it takes a new snapshot."
+
+
+def moved_by_others(slot: str, at: int, most: int) -> str:
+    """Return the sentence for a slot that is farther than its connector has moved it."""
+    return (
+        f"the slot {slot} is at {lsn_text(at)}, and the connector has moved it to {lsn_text(most)} only: it was "
+        "deleted and made again, or another one has read it, and changes between are missing"
+    )
+
+
+def left_history(server: Server, branch: Branch, position: ChangePosition) -> str | None:
+    """Return why a position is not one of a server's history; None: it is one.
+
+    A replica that becomes the primary has all records of the log up to a place, and new ones behind it. If what was
+    written is behind that place, positions of new changes may be those of changes that are lost.
+
+    Args:
+        server: The server.
+        branch: Its history at present.
+        position: What is written; it knows its own history.
+    """
+    known = position.branch
+    if known is None or known == branch:
+        return None
+    if known.system != branch.system:
+        return f"the server belongs to another cluster ({branch.system}) than the connector's offset ({known.system})"
+    if branch.timeline < known.timeline:
+        return (
+            f"the server is on the timeline {branch.timeline}, and the connector's offset is on {known.timeline}: the "
+            "server was the primary before another one"
+        )
+    end, written = server.left_at(known.timeline, branch), position.written
+    is_an_end = position.kind is None or position.xid is None  # else it is where a change begins
+    if end is not None and (written <= end if is_an_end else written < end):
+        return None
+    had = "nothing of this history" if end is None else f"what there was up to {lsn_text(end)}"
+    return (
+        f"the server has {had}, and changes up to {lsn_text(written)} are in topics: the replica that is the primary "
+        "now has not received all of them"
+    )
+
+
 Change = Insert | Update | Delete | Truncate
 KINDS: Mapping[type, str] = {Insert: "INSERT", Update: "UPDATE", Delete: "DELETE", Truncate: "TRUNCATE"}
 OPERATIONS: Mapping[type, str] = {Insert: "c", Update: "u", Delete: "d", Truncate: "t"}

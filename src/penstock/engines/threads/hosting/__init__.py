@@ -1,6 +1,6 @@
 """Continuous mode on Spark: epochs of stream threads in Spark's tasks, supervised by the driver.
 
-Read `thread_jobs` first (epochs), then `epoch_start` (what the driver prepares), `thread_host` (a thread inside of a
+Read `stream_threads` first (epochs), then `epoch_start` (what the driver prepares), `thread_host` (a thread inside of a
 Spark task), and `control_channel` (the connection between them).
 """
 
