@@ -26,7 +26,7 @@ from penstock.log.kafka.transactions.fenced_record import KafkaRecords
 from penstock.log.leases import LeaseKeeper, Leases, lease_name
 from penstock.log.thread_clients import Part, Writer
 from penstock.sql.session.journal import JournalEntry, StatementJournal
-from penstock.testing.simulation.scheduler import Actor, Process, Scheduler, dice_of
+from penstock.testing.simulation.scheduler import Actor, Scheduler, SimulatedProcess, dice_of
 from penstock.testing.simulation.stand_ins import SimulatedThreads, SimulatedTime
 
 __all__ = ["RecordsRun", "run_records"]
@@ -77,11 +77,11 @@ class RecordsRun:
         points = sorted(self._dice.randint(5, LAST_POINT) for _ in range(self._dice.randint(0, MOST_FAULTS)))
         self._faults = [(point, self._dice.choice(FAULTS)) for point in points]
         self._failing: dict[Actor, str] = {}
-        self._away: dict[Process, float] = {}  # until when a process reaches no broker
+        self._away: dict[SimulatedProcess, float] = {}  # until when a process reaches no broker
         differ = self._dice.random() < 0.3
         self._hosts = [Host(f"host-{n}", self._dice.randint(-20_000, 20_000) * differ) for n in range(HOSTS)]
         self._clocks_agree = not differ
-        self._processes: dict[int, Process] = {}
+        self._processes: dict[int, SimulatedProcess] = {}
         self._topics: dict[str, list[dict[str, Any]]] = {LEASES: []}
         self._transactions: dict[str, Transaction] = {}
         self._late: list[tuple[float, Callable[[], object]]] = []
@@ -122,7 +122,7 @@ class RecordsRun:
     # Starts
 
     def _start(self, number: int) -> Actor:
-        process = self._processes[number] = Process(f"start-{number}", self._hosts[number % HOSTS])
+        process = self._processes[number] = SimulatedProcess(f"start-{number}", self._hosts[number % HOSTS])
         return self.scheduler.spawn(process.name, process, lambda: self._serve(number), number // 2 * 4.0)
 
     def _serve(self, number: int) -> None:

@@ -20,7 +20,7 @@ from penstock import (
     TimeWindows,
 )
 from penstock.runtime.aggregate.windows import EMIT_INTERVAL
-from penstock.testing.simulation.run import Input, Plan
+from penstock.testing.simulation.run import Input, SimulationPlan
 
 __all__ = ["NAMES", "inputs_of", "plan_of"]
 
@@ -35,60 +35,60 @@ def is_end(record: Input) -> bool:
     return record.value == b"end"
 
 
-def stateless() -> Plan:
+def stateless() -> SimulationPlan:
     builder = StreamsBuilder()
     lines = builder.stream("in", TEXT)
     lines.filter(lambda key, value: value != "v3").map_values(lambda value: value.upper()).to("out", TEXTS)
     lines.flat_map_values(lambda value: [value, value[::-1]]).to("both", TEXTS)
-    return Plan(builder.build(), {"in": 3, "out": 3, "both": 2})
+    return SimulationPlan(builder.build(), {"in": 3, "out": 3, "both": 2})
 
 
-def count() -> Plan:
+def count() -> SimulationPlan:
     builder = StreamsBuilder()
     words = builder.stream("in", TEXT).group_by(
         lambda key, _: key[::-1], Grouped(key_serde="string", value_serde="string")
     )
     words.count().to_stream().to("out", NUMBERS)
-    return Plan(builder.build(), {"in": 3, "out": 3})
+    return SimulationPlan(builder.build(), {"in": 3, "out": 3})
 
 
-def windows() -> Plan:
+def windows() -> SimulationPlan:
     builder = StreamsBuilder()
     counts = builder.stream("in", TEXT).group_by_key().windowed_by(TimeWindows.of(5_000, grace=100_000)).count()
     counts.to_stream().map(lambda key, value: (f"{key.key}@{key.window.start}", value)).to("out", NUMBERS)
-    return Plan(builder.build(), {"in": 2, "out": 2})
+    return SimulationPlan(builder.build(), {"in": 2, "out": 2})
 
 
-def tables() -> Plan:
+def tables() -> SimulationPlan:
     builder = StreamsBuilder()
     left, right = builder.table("in", TEXT), builder.table("other", TEXT)
     joined = left.outer_join(right, lambda one, two: f"{one}+{two}")
     joined.to_stream().to("out", TEXTS)
-    return Plan(builder.build(), {"in": 2, "other": 2, "out": 2}, has_one_state=False)
+    return SimulationPlan(builder.build(), {"in": 2, "other": 2, "out": 2}, has_one_state=False)
 
 
-def closed() -> Plan:
+def closed() -> SimulationPlan:
     builder = StreamsBuilder()
     windowed = builder.stream("in", TEXT).group_by_key().windowed_by(TimeWindows.of(5_000, grace=1_000))
     kept = Materialized("counts", retention="1 h")  # longer than any pause between two records of a partition
     counts = windowed.emit_strategy("on_window_close").count(kept).to_stream()
     counts.map(lambda key, value: (f"{key.key}@{key.window.start}", value)).to("out", NUMBERS)
-    return Plan(builder.build(), {"in": 2, "out": 2}, {EMIT_INTERVAL: 0}, has_one_state=False, needs=is_end)
+    return SimulationPlan(builder.build(), {"in": 2, "out": 2}, {EMIT_INTERVAL: 0}, has_one_state=False, needs=is_end)
 
 
-def remembered() -> Plan:
+def remembered() -> SimulationPlan:
     builder = StreamsBuilder()
     builder.stream("in", TEXT).group_by_key().count().to_stream().to("out", NUMBERS)
-    return Plan(builder.build(), {"in": 2, "out": 2}, {"penstock.data.loss": "continue"})
+    return SimulationPlan(builder.build(), {"in": 2, "out": 2}, {"penstock.data.loss": "continue"})
 
 
-def suppress() -> Plan:
+def suppress() -> SimulationPlan:
     builder = StreamsBuilder()
     words = builder.stream("in", TEXT).group_by_key()
     counts = words.windowed_by(TimeWindows.of(5_000, grace=1_000)).count()
     closed = counts.suppress(Suppressed.until_window_closes()).to_stream()
     closed.map(lambda key, value: (f"{key.key}@{key.window.start}", value)).to("out", NUMBERS)
-    return Plan(builder.build(), {"in": 2, "out": 2}, has_one_state=False, needs=is_end)
+    return SimulationPlan(builder.build(), {"in": 2, "out": 2}, has_one_state=False, needs=is_end)
 
 
 class Sums(Processor[str, str, str, int]):
@@ -122,27 +122,27 @@ class ClockSums(Sums):
     interval = "150 ms"
 
 
-def punctuated() -> Plan:
+def punctuated() -> SimulationPlan:
     builder = StreamsBuilder()
     builder.stream("in", TEXT).process(Sums).to("out", NUMBERS)
-    return Plan(builder.build(), {"in": 1, "out": 1}, comparison="in order", needs=is_end)
+    return SimulationPlan(builder.build(), {"in": 1, "out": 1}, comparison="in order", needs=is_end)
 
 
-def clocked() -> Plan:
+def clocked() -> SimulationPlan:
     builder = StreamsBuilder()
     builder.stream("in", TEXT).process(ClockSums).to("out", NUMBERS)
-    return Plan(builder.build(), {"in": 2, "out": 2}, comparison="sums", has_one_state=False)
+    return SimulationPlan(builder.build(), {"in": 2, "out": 2}, comparison="sums", has_one_state=False)
 
 
-def global_table() -> Plan:
+def global_table() -> SimulationPlan:
     builder = StreamsBuilder()
     names = builder.global_table("names", TEXT)
     lines = builder.stream("in", TEXT).join(names, lambda value, name: f"{value} of {name}", key=lambda key, _: key)
     lines.to("out", TEXTS)
-    return Plan(builder.build(), {"in": 2, "names": 2, "out": 2})
+    return SimulationPlan(builder.build(), {"in": 2, "names": 2, "out": 2})
 
 
-_PLANS: dict[str, Callable[[], Plan]] = {
+_PLANS: dict[str, Callable[[], SimulationPlan]] = {
     each.__name__: each
     for each in (stateless, count, windows, tables, closed, suppress, remembered, punctuated, clocked, global_table)
 }
@@ -150,7 +150,7 @@ NAMES = tuple(_PLANS)
 
 
 @cache
-def plan_of(name: str) -> Plan:
+def plan_of(name: str) -> SimulationPlan:
     """Return a plan by its name."""
     return _PLANS[name]()
 

@@ -22,7 +22,7 @@ from penstock.testing.simulation.brokers import Brokers
 from penstock.testing.simulation.faults import Fault, draw
 from penstock.testing.simulation.machines import Machine
 from penstock.testing.simulation.run import run
-from penstock.testing.simulation.scheduler import Process, Scheduler
+from penstock.testing.simulation.scheduler import Scheduler, SimulatedProcess
 from penstock.testing.simulation.simulate import layout_of, simulate, simulate_seed
 from penstock.testing.simulation.stand_ins import SimulatedTime, installed
 from schedules import FEW
@@ -90,7 +90,7 @@ def test_other_threads_of_the_process_have_its_own_clock() -> None:
         other.join()
 
     before = [time.time(), time.time(), time.monotonic(), time.monotonic()]
-    actor = scheduler.spawn("one", Process("one"), body)
+    actor = scheduler.spawn("one", SimulatedProcess("one"), body)
     assert scheduler.run(lambda: actor.is_done, 1.0)
     assert actor.error is None
     assert scheduler.now_s == 0.0
@@ -99,7 +99,7 @@ def test_other_threads_of_the_process_have_its_own_clock() -> None:
 
 
 def test_replicas_of_other_threads_of_the_process_are_not_those_of_an_actor(tmp_path: Path) -> None:
-    scheduler, process = Scheduler(1), Process("one", Machine("machine", tmp_path))
+    scheduler, process = Scheduler(1), SimulatedProcess("one", Machine("machine", tmp_path))
     opened: list[LmdbReplica] = []
 
     def open_one() -> None:  # as a restore does that an earlier test has left behind

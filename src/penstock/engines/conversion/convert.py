@@ -46,7 +46,7 @@ from penstock.engines.micro_batches.planned_batch import LastBatch
 from penstock.engines.micro_batches.recovery.lost_checkpoint import LostCheckpoint
 from penstock.engines.micro_batches.recovery.rebuild import Rebuilder
 from penstock.engines.micro_batches.takeovers import marked_batches
-from penstock.engines.spark import fault_injection as faults
+from penstock.engines.spark import fault_injection
 from penstock.engines.spark.spark_log import QUERY, forget_batches, planned_batches
 from penstock.engines.threads.hosting.epoch_positions import has_reached
 from penstock.engines.threads.hosting.epoch_start import check_own_changelogs
@@ -302,4 +302,4 @@ def _leased(log: TopicLog, application: str) -> Iterator[Lease]:
 
 
 def _reach(step: str) -> None:
-    faults.reach(f"convert-{step}", 0, MICRO_BATCH, os.getpid())
+    fault_injection.reach(f"convert-{step}", 0, MICRO_BATCH, os.getpid())

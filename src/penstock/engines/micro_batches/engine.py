@@ -27,7 +27,7 @@ from penstock.engines.micro_batches.takeovers import (
     note_changelog_ends,
 )
 from penstock.engines.offsets.start_positions import read_settings_of, take_up_group_resets
-from penstock.engines.spark import fault_injection as faults
+from penstock.engines.spark import fault_injection
 from penstock.engines.spark.job import SparkJob
 from penstock.engines.spark.session import dataframe_query_settings, users_spark_settings
 from penstock.engines.spark.topology_bytes import pickle_app
@@ -288,7 +288,7 @@ class MicroBatches:
         committed = self._query.committed() if self._query is not None else None
         if committed is None or committed[0] <= self._committed_batch or self._started is None:
             return
-        faults.reach(5, committed[0], "driver", os.getpid())
+        fault_injection.reach(5, committed[0], "driver", os.getpid())
         self._committed_batch = committed[0]
         self._restarts = 0
         app = self._started.app

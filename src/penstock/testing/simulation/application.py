@@ -26,11 +26,11 @@ from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
 from penstock.log.streams_groups.group import GroupSettings
 from penstock.log.streams_groups.member import MemberFacts
 from penstock.testing.simulation.brokers import Brokers
-from penstock.testing.simulation.connection import BrokerConnection, Network
+from penstock.testing.simulation.connection import Network, SimulatedConnection
 from penstock.testing.simulation.control import Channel, SimulatedControlClient
 from penstock.testing.simulation.embedded_log import EmbeddedBrokers, EmbeddedConnection, HeartbeatsOverNetwork
 from penstock.testing.simulation.machines import Machine
-from penstock.testing.simulation.scheduler import Process, Scheduler
+from penstock.testing.simulation.scheduler import Scheduler, SimulatedProcess
 from penstock.topology.plan.group_topology import group_topology
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from penstock.log.thread_clients import Writer
     from penstock.topology.plan.plan import TaskId
 
-__all__ = ["Application", "Layout"]
+__all__ = ["SimulatedApplication", "Layout"]
 
 _SESSION_S = 3.0
 _START_S = 0.3
@@ -83,14 +83,14 @@ class _Started:
 
     number: int
     attempt: int
-    process: Process
+    process: SimulatedProcess
     document: Mapping[str, Any] | None = None
     is_over: bool = False
     is_doubted: bool = False
 
 
 @dataclass(eq=False)
-class Application:
+class SimulatedApplication:
     """An application, from its first start to its end.
 
     Attributes:
@@ -133,21 +133,21 @@ class Application:
         self._log = (
             EmbeddedConnection(self.brokers, self.network, self._check_commit)
             if isinstance(self.brokers, EmbeddedBrokers)
-            else BrokerConnection(self.brokers, self.network, self._check_commit)
+            else SimulatedConnection(self.brokers, self.network, self._check_commit)
         )
 
-    def connection(self) -> BrokerConnection | EmbeddedConnection:
+    def connection(self) -> SimulatedConnection | EmbeddedConnection:
         """Return a connection of the present process to the log."""
         return self._log
 
     def start(self, after_s: float = 0.0) -> None:
         """Start a driver."""
         self._lives += 1
-        self.driver = Process(f"{self.instance or 'driver'} {self._lives}", self.machines[0])
+        self.driver = SimulatedProcess(f"{self.instance or 'driver'} {self._lives}", self.machines[0])
         self._id = uuid.UUID(int=self.scheduler.dice.getrandbits(128))
         self.scheduler.spawn(self.driver.name, self.driver, self._drive, after_s)
 
-    def crash(self, process: Process) -> None:
+    def crash(self, process: SimulatedProcess) -> None:
         """Let the process of a thread, or of the driver, end at once."""
         self.scheduler.kill(process)
         self.channel.drop(process)
@@ -160,23 +160,23 @@ class Application:
             if each.process is process and not each.is_over:
                 each.is_over = True
 
-    def doubt(self, process: Process) -> None:
+    def doubt(self, process: SimulatedProcess) -> None:
         """Have Spark take a process for lost that is not, and start its thread once more beside it."""
         for each in self._started:
             if each.process is process:
                 each.is_doubted = True
 
-    def processes_on(self, machine: Machine) -> list[Process]:
+    def processes_on(self, machine: Machine) -> list[SimulatedProcess]:
         """List the processes of threads on a machine that have not ended."""
         return [each.process for each in self._started if each.process.machine is machine and not each.process.is_dead]
 
-    def owner_of(self, task: TaskId) -> Process | None:
+    def owner_of(self, task: TaskId) -> SimulatedProcess | None:
         """Return the process of the thread that is to have a task; None if it has ended, or nobody is to."""
         name = None if self._sharing is None else self._sharing.owners.get(task)
         newest = next((each for each in reversed(self._started) if thread_name(each.number) == name), None)
         return None if newest is None or newest.process.is_dead else newest.process
 
-    def has(self, process: Process) -> bool:
+    def has(self, process: SimulatedProcess) -> bool:
         """Return whether a process is the driver's, or a thread's."""
         return process is self.driver or any(each.process is process for each in self._started)
 
@@ -286,7 +286,7 @@ class Application:
         moved = self.scheduler.dice.random() < 0.2
         machine = self.machines[(number + attempt * moved) % len(self.machines)]
         of_instance = f"{self.instance}." if self.instance else ""
-        process = Process(f"{of_instance}{thread_name(number)}.{job.epoch}.{attempt}@{machine.name}", machine)
+        process = SimulatedProcess(f"{of_instance}{thread_name(number)}.{job.epoch}.{attempt}@{machine.name}", machine)
         started = _Started(number, attempt, process)
         of_machine = replace(job, replica_root=str(machine.replicas))
         app = replace(self.app_of_process(), replica_root=str(machine.replicas), epoch=job.epoch)

@@ -119,7 +119,7 @@ class _Partition:
 
 
 class Brokers:
-    """The state of all brokers. Its methods take effect at once; who calls them over a network is `BrokerConnection`.
+    """The state of all brokers. Its methods take effect at once; `SimulatedConnection` calls them over a network.
 
     Args:
         scheduler: Its clock says when marks are written.

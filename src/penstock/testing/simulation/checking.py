@@ -24,7 +24,7 @@ from penstock.errors import ConfigError, TopologyError
 from penstock.testing.simulation.application import Layout
 from penstock.testing.simulation.faults import draw
 from penstock.testing.simulation.records import Given, RecordTexts, SourceRecords
-from penstock.testing.simulation.run import Fields, Input, Outcome, Plan, Rows, Written, run
+from penstock.testing.simulation.run import Fields, Input, Outcome, Rows, SimulationPlan, Written, run
 from penstock.testing.simulation.simulate import Failure, layout_of, simulate, simulate_seed
 from penstock.testing.simulation.undisturbed import KINDS, Mistake, UndisturbedRuns
 from penstock.topology.configured.apply_settings import with_settings
@@ -124,7 +124,7 @@ class References:
     """
 
     def __init__(
-        self, plan: Plan, texts: RecordTexts, left_out: Collection[str] = (), *, is_of_one_task: bool = False
+        self, plan: SimulationPlan, texts: RecordTexts, left_out: Collection[str] = (), *, is_of_one_task: bool = False
     ) -> None:
         self._plan = plan
         self._left_out = left_out
@@ -309,7 +309,7 @@ def check_simulated(
 
 
 @dataclass(eq=False)
-class _UsersPlan(Plan):
+class _UsersPlan(SimulationPlan):
     """A plan whose processes share nothing."""
 
     copies: AppCopies | None = None
@@ -488,7 +488,7 @@ class Simulation:
         self._accept = frozenset(accept)
         self._settings = _settings_of(config)
         self._guarantee = str(config.get("processing.guarantee", "exactly_once_v2"))
-        self._config = Plan(topology, {}, self._settings).config
+        self._config = SimulationPlan(topology, {}, self._settings).config
         self._topology = topology
         self._most_records = most_records
         self.records = SourceRecords(topology, self._config, partitions)
@@ -539,7 +539,7 @@ class Simulation:
     def _first(self) -> tuple[Input, ...]:
         return self.records.inputs()[: self._most_records]
 
-    def _looked_for(self, planned: int) -> tuple[SimulationReport, Plan | None]:
+    def _looked_for(self, planned: int) -> tuple[SimulationReport, SimulationPlan | None]:
         """Look for mistakes; return the report so far, and the plan of the schedules if they can be run."""
         inputs = self.records.inputs()
         report = SimulationReport(len(inputs), self.records.partitions, planned=planned)
@@ -568,7 +568,7 @@ class Simulation:
 
     def _planned(
         self, dynamic_topics: Collection[str], left_out: Collection[str], *, is_of_one_task: bool
-    ) -> tuple[Plan, References]:
+    ) -> tuple[SimulationPlan, References]:
         partitions = self.records.partitions
         sinks = {node.topic for node in self._topology.sinks if node.topic is not None and not node.internal}
         topics = dict.fromkeys(sorted({*self.records.topics, *sinks, *dynamic_topics}), partitions)

@@ -14,7 +14,7 @@ from penstock.log.thread_clients import Part, Writer
 from penstock.testing.simulation.brokers import Brokers
 from penstock.testing.simulation.scheduler import Actor, Scheduler
 
-__all__ = ["BrokerConnection", "CommitObserver", "Network"]
+__all__ = ["SimulatedConnection", "CommitObserver", "Network"]
 
 T = TypeVar("T")
 CommitObserver = Callable[[Writer, Mapping[TopicPartition, OffsetAndMetadata], Mapping[TopicPartition, int]], None]
@@ -65,7 +65,7 @@ def _away(what: str) -> LogUnavailableError:
     return LogUnavailableError(f"no broker answers ({what})", hint="The simulated network was cut.")
 
 
-class BrokerConnection:
+class SimulatedConnection:
     """A topic log with the clients of stream threads: `ThreadLog`, as far as stream threads use it.
 
     Args:
@@ -187,7 +187,7 @@ class SimulatedFetcher:
         log: The log.
     """
 
-    def __init__(self, log: BrokerConnection) -> None:
+    def __init__(self, log: SimulatedConnection) -> None:
         self._log = log
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
@@ -266,7 +266,7 @@ class SimulatedProducer:
         writer: The identity of the producer.
     """
 
-    def __init__(self, log: BrokerConnection, writer: Writer) -> None:
+    def __init__(self, log: SimulatedConnection, writer: Writer) -> None:
         self._log = log
         self._writer = writer
         self._id = writer.transactional_id

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.engines.threads.hosting.control_channel import Member
-from penstock.testing.simulation.scheduler import Actor, Process, Scheduler
+from penstock.testing.simulation.scheduler import Actor, Scheduler, SimulatedProcess
 
 __all__ = ["Channel", "SimulatedControlClient"]
 
@@ -38,7 +38,7 @@ class Channel:
     inbox: list[tuple[float, SimulatedControlClient, dict[str, Any]]] = field(default_factory=list)
     is_open: bool = False
     _clients: dict[Member, SimulatedControlClient] = field(default_factory=dict)
-    _cut: dict[Process, float] = field(default_factory=dict)
+    _cut: dict[SimulatedProcess, float] = field(default_factory=dict)
     _listener: Actor | None = None
 
     def post(self, client: SimulatedControlClient, message: dict[str, Any]) -> None:
@@ -83,12 +83,12 @@ class Channel:
         client.incoming.append((at_s, dict(message)))
         return True
 
-    def cut(self, process: Process, seconds: float) -> None:
+    def cut(self, process: SimulatedProcess, seconds: float) -> None:
         """Break the connection of a process for some time."""
         self._cut[process] = self.scheduler.now_s + seconds
         self.drop(process)
 
-    def drop(self, process: Process) -> None:
+    def drop(self, process: SimulatedProcess) -> None:
         """Note that the connection of a process is broken, or that the process is gone."""
         for client in self._clients.values():
             if client.process is process and client.is_connected:
@@ -96,7 +96,7 @@ class Channel:
                 client.incoming.clear()
                 self.post(client, {"gone": True})
 
-    def is_cut(self, process: Process) -> bool:
+    def is_cut(self, process: SimulatedProcess) -> bool:
         """Return whether a process cannot reach the driver."""
         return not self.is_open or self._cut.get(process, 0.0) > self.scheduler.now_s
 

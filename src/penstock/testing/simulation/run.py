@@ -25,21 +25,21 @@ from penstock.runtime.local_task import LocalTask
 from penstock.runtime.rows import Headers, RawRecord
 from penstock.runtime.sensor import Sensor
 from penstock.state.free_memory import keep_on_heap
-from penstock.testing.simulation.application import Application, Layout
+from penstock.testing.simulation.application import Layout, SimulatedApplication
 from penstock.testing.simulation.brokers import Brokers
 from penstock.testing.simulation.connection import Network
 from penstock.testing.simulation.control import SimulatedControlClient
 from penstock.testing.simulation.embedded_log import EmbeddedBrokers
 from penstock.testing.simulation.faults import Fault
 from penstock.testing.simulation.machines import Machine
-from penstock.testing.simulation.scheduler import Actor, Event, Process, Scheduler, dice_of
+from penstock.testing.simulation.scheduler import Actor, ScheduledEvent, Scheduler, SimulatedProcess, dice_of
 from penstock.testing.simulation.stand_ins import installed
 from penstock.topology.configured.apply_settings import with_settings
 from penstock.topology.plan.internal_topics import changelogs_of
 from penstock.topology.plan.plan import TaskId, plan_of
 from penstock.topology.topology import Topology, internal_topic
 
-__all__ = ["Comparison", "Fields", "Input", "Outcome", "Plan", "Rows", "Written", "run"]
+__all__ = ["Comparison", "Fields", "Input", "Outcome", "SimulationPlan", "Rows", "Written", "run"]
 
 Comparison = Literal["by key", "in order", "sums"]
 Entries = list[tuple[bytes, bytes]]
@@ -90,7 +90,7 @@ class Input:
 
 
 @dataclass(eq=False)
-class Plan:
+class SimulationPlan:
     """A topology that is ready to be simulated.
 
     Args:
@@ -191,7 +191,7 @@ class Outcome:
     """
 
     violations: list[str]
-    events: list[Event]
+    events: list[ScheduledEvent]
     points: int
     seconds: float
     faults: Mapping[str, int]
@@ -203,7 +203,7 @@ class Outcome:
 
 
 def run(
-    plan: Plan, inputs: Sequence[Input], seed: int, faults: Sequence[Fault] = (), layout: Layout | None = None
+    plan: SimulationPlan, inputs: Sequence[Input], seed: int, faults: Sequence[Fault] = (), layout: Layout | None = None
 ) -> Outcome:
     """Run an application with these inputs and faults, and check it.
 
@@ -231,7 +231,13 @@ def _folder() -> Iterator[Path]:
 
 class _Run:
     def __init__(
-        self, plan: Plan, inputs: Sequence[Input], seed: int, faults: Sequence[Fault], layout: Layout, root: Path
+        self,
+        plan: SimulationPlan,
+        inputs: Sequence[Input],
+        seed: int,
+        faults: Sequence[Fault],
+        layout: Layout,
+        root: Path,
     ) -> None:
         self._plan = plan
         self._inputs = sorted(inputs, key=lambda each: each.order)
@@ -255,11 +261,13 @@ class _Run:
             and not any(each.kind == "power" for each in faults)  # replicas that are lost were all that knows offsets
         )
         self._copied: dict[Path, dict[TopicPartition, int]] = {}  # by folders of copies of global stores
-        self._forgotten: dict[TopicPartition, tuple[int, Process | None]] = {}  # with the owners of their tasks
+        self._forgotten: dict[
+            TopicPartition, tuple[int, SimulatedProcess | None]
+        ] = {}  # with the owners of their tasks
         self._kinds: dict[str, int] = {}
         self._fed = 0
         self._applications = [
-            Application(
+            SimulatedApplication(
                 scheduler,
                 self._brokers,
                 self._network,
@@ -280,9 +288,9 @@ class _Run:
         applications, scheduler = self._applications, self._scheduler
         with installed(scheduler, self._connection, SimulatedControlClient, self._on_disk) as self._copies:
             try:
-                scheduler.spawn("input", Process("input"), self._feed)
+                scheduler.spawn("input", SimulatedProcess("input"), self._feed)
                 if scheduler.dice.random() < _CLEANS:
-                    scheduler.spawn("cleaner", Process("cleaner"), self._clean)
+                    scheduler.spawn("cleaner", SimulatedProcess("cleaner"), self._clean)
                 for number, each in enumerate(applications):
                     each.start(0.001 + number * scheduler.dice.random())
                 is_over = scheduler.run(lambda: all(each.has_ended for each in applications), _LIMIT_S)
@@ -298,7 +306,7 @@ class _Run:
                 self._brokers.close()
         return Outcome(violations, scheduler.events, scheduler.points, scheduler.now_s, self._kinds, digest)
 
-    def _application_of(self, process: Process) -> Application | None:
+    def _application_of(self, process: SimulatedProcess) -> SimulatedApplication | None:
         """Return the instance that a process is of; None: of none, as that of the input."""
         return next((each for each in self._applications if each.has(process)), None)
 
@@ -355,7 +363,7 @@ class _Run:
         offset, owner = self._forgotten.get(tp, (0, None))
         return max(newest, offset) if owner is not None and owner is self._owner_of(tp) else newest
 
-    def _owner_of(self, tp: TopicPartition) -> Process | None:
+    def _owner_of(self, tp: TopicPartition) -> SimulatedProcess | None:
         return self._applications[0].owner_of(self._readers[tp])
 
     def _stands_at(self) -> str:
@@ -536,7 +544,7 @@ class _Run:
 
     def _as_checker(self, machine: Machine, look: Callable[[], None]) -> None:
         """Run a check in a process of its own on a machine."""
-        actor = self._scheduler.spawn("checker", Process("checker", machine), look)
+        actor = self._scheduler.spawn("checker", SimulatedProcess("checker", machine), look)
         self._scheduler.run(lambda: actor.is_done, self._scheduler.now_s + _LIMIT_S)
         if actor.error is not None:
             raise actor.error

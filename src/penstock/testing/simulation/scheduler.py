@@ -16,7 +16,7 @@ from typing import Any
 
 from penstock.errors import InvalidStateError
 
-__all__ = ["Actor", "Crashed", "Event", "Process", "Scheduler", "dice_of"]
+__all__ = ["Actor", "Crashed", "ScheduledEvent", "SimulatedProcess", "Scheduler", "dice_of"]
 
 _POINT_S = 20e-6  # the time that passes at a point
 _CLOCK_S = 1e-6  # the time that a look at the clock takes: who only looks at it gets on, too
@@ -36,7 +36,7 @@ class Crashed(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ScheduledEvent:
     """A line of the story: what happened, when, and to whom."""
 
     at_s: float
@@ -48,7 +48,7 @@ class Event:
 
 
 @dataclass(eq=False)
-class Process:
+class SimulatedProcess:
     """A process, whose actors die together.
 
     Attributes:
@@ -91,7 +91,7 @@ class Actor:
     """
 
     name: str
-    process: Process
+    process: SimulatedProcess
     body: Callable[[], None]
     wakes_s: float = 0.0
     ready: Callable[[], bool] | None = None
@@ -120,10 +120,10 @@ class Scheduler:
         self.dice = dice_of("order", seed)
         self.on_point = on_point
         self.points = 0
-        self.events: list[Event] = []
+        self.events: list[ScheduledEvent] = []
         self._current: Actor | None = None
         self._actors: list[Actor] = []
-        self._processes: dict[Process, None] = {}
+        self._processes: dict[SimulatedProcess, None] = {}
         self._baton = _not_held()
         self._has_ended: Callable[[], bool] = _yes  # of the present `run`
         self._limit_s = 0.0
@@ -142,7 +142,7 @@ class Scheduler:
         """Return whether the present thread is a part of the simulation, and none of the process around it."""
         return threading.get_ident() in self._threads
 
-    def spawn(self, name: str, process: Process, body: Callable[[], None], after_s: float = 0.0) -> Actor:
+    def spawn(self, name: str, process: SimulatedProcess, body: Callable[[], None], after_s: float = 0.0) -> Actor:
         """Start an actor; it runs when the scheduler chooses it."""
         actor = Actor(name, process, body, self.now_s + after_s)
         actor.thread = threading.Thread(target=self._live, args=(actor,), name=f"simulated {name}", daemon=True)
@@ -202,7 +202,7 @@ class Scheduler:
         self.now_s += _CLOCK_S
         return self.now_s
 
-    def kill(self, process: Process) -> None:
+    def kill(self, process: SimulatedProcess) -> None:
         """End a process: its actors get no further than to where they stand, before anything else happens."""
         if not process.is_dead:
             process.is_dead = self._has_dying = True
@@ -222,7 +222,7 @@ class Scheduler:
     def tell(self, what: str, who: str = "") -> None:
         """Add a line to the story."""
         name = who or ("simulation" if self.current is None else self.current.name)
-        self.events.append(Event(self.now_s, name, what))
+        self.events.append(ScheduledEvent(self.now_s, name, what))
 
     def _next(self) -> Actor | None:
         """Choose the actor that goes on; the clock advances if none can."""

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.base.terminal.human_numbers import counted
 from penstock.testing.simulation.application import Layout
 from penstock.testing.simulation.faults import Fault, draw
-from penstock.testing.simulation.run import Input, Outcome, Plan, run
+from penstock.testing.simulation.run import Input, Outcome, SimulationPlan, run
 from penstock.testing.simulation.scheduler import dice_of
 
 __all__ = ["Failure", "Report", "layout_of", "simulate", "simulate_seed"]
@@ -95,13 +95,13 @@ def layout_of(seed: int) -> Layout:
     return Layout(min(threads, 4 - instances), machines, standbys, retries, log < _EMBEDDED, instances)
 
 
-def simulate_seed(plan: Plan, inputs: Sequence[Input], seed: int) -> Outcome:
+def simulate_seed(plan: SimulationPlan, inputs: Sequence[Input], seed: int) -> Outcome:
     """Run an application with the order, the faults and the threads of a seed."""
     return run(plan, inputs, seed, draw(seed), layout_of(seed))
 
 
 def simulate(
-    plan: Plan,
+    plan: SimulationPlan,
     inputs: Sequence[Input] | Callable[[int], Sequence[Input]],
     seeds: Iterable[int],
     *,
@@ -137,7 +137,7 @@ def simulate(
     return report
 
 
-def _smallest(plan: Plan, failure: Failure, most_tries: int) -> Failure:
+def _smallest(plan: SimulationPlan, failure: Failure, most_tries: int) -> Failure:
     """Leave out faults and records as long as the run still fails."""
     tries = _Tries(plan, most_tries)
     for fault in failure.faults:
@@ -161,7 +161,7 @@ def _smallest(plan: Plan, failure: Failure, most_tries: int) -> Failure:
 
 @dataclass
 class _Tries:
-    plan: Plan
+    plan: SimulationPlan
     most: int
     count: int = 0
 

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.base import clock as base_clock
-from penstock.engines import global_store_copy as global_copy
+from penstock.engines import global_store_copy
 from penstock.engines.threads.hosting import control_channel, group_members, hosted_tasks, thread_host
 from penstock.engines.threads.loop import global_state, stream_thread
 from penstock.engines.threads.loop.commit import Purger
@@ -28,7 +28,7 @@ from penstock.state.lmdb_replicas import lmdb_replica
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica, open_environment, remove_files
 from penstock.state.lmdb_replicas.other_process import watch_replicas
 from penstock.testing.simulation.machines import Machine
-from penstock.testing.simulation.scheduler import Actor, Process, Scheduler
+from penstock.testing.simulation.scheduler import Actor, Scheduler, SimulatedProcess
 
 __all__ = ["OpenCopies", "SimulatedThreads", "SimulatedTime", "installed"]
 
@@ -309,7 +309,7 @@ class OpenCopies:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        self._open: set[tuple[Process | None, Path]] = set()
+        self._open: set[tuple[SimulatedProcess | None, Path]] = set()
 
     def add(self, folder: Path) -> None:
         """Note that the present process has a copy open."""
@@ -326,7 +326,7 @@ class OpenCopies:
         """Return the copies that living processes have open."""
         return {folder for process, folder in self._open if process is not None and not process.is_dead}
 
-    def _process(self) -> Process | None:
+    def _process(self) -> SimulatedProcess | None:
         return None if self._scheduler.current is None else self._scheduler.current.process
 
 
@@ -398,8 +398,8 @@ def installed(
         (hosted_tasks, "_NEAR", 3),
         (control_channel, "ControlClient", client),
         (group_members, "uuid", _Uuids(scheduler)),
-        (global_copy, "_PIECE_RECORDS", 3),
-        (global_copy, "fcntl", _FileLocks(scheduler)),
+        (global_store_copy, "_PIECE_RECORDS", 3),
+        (global_store_copy, "fcntl", _FileLocks(scheduler)),
         (global_state, "_open_here", copies),
         (lmdb_replica, "open_environment", _SharedEnvironments().open),
         (lmdb_replica, "own_folder", _folder),

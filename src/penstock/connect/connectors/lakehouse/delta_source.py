@@ -16,7 +16,7 @@ from penstock.connect.connectors.lakehouse.delta import delta_errors, require_de
 from penstock.connect.connectors.lakehouse.source import (
     CHANGE,
     SOURCE_SETTINGS,
-    Change,
+    LakeChange,
     LakeReader,
     LakeSourceConnector,
     LakeSourceTask,
@@ -83,7 +83,7 @@ class DeltaReader(LakeReader):
             self._file(each["path"], each.get("partition") or {}, each.get("num_records")) for each in _sorted(actions)
         ]
 
-    def change(self, version: int, until: int | None, *, appends: bool) -> Change | None:  # noqa: ARG002 - one version
+    def change(self, version: int, until: int | None, *, appends: bool) -> LakeChange | None:  # noqa: ARG002 - one version
         actions = self._actions(version + 1)
         if actions is None:
             return None
@@ -99,7 +99,7 @@ class DeltaReader(LakeReader):
         added, removed = ([each for each in parts[name] if each.get("dataChange", True)] for name in ("add", "remove"))
         if removed and appends:
             raise changed_rows(self._uri, version + 1)
-        return Change(
+        return LakeChange(
             version + 1,
             [self._file(each["path"], each["partitionValues"], _count(each)) for each in added],
             [self._file(each["path"], each.get("partitionValues") or {}) for each in removed],

@@ -13,7 +13,7 @@ from penstock.connect.connectors.lakehouse.iceberg import CATALOG_SETTINGS, iceb
 from penstock.connect.connectors.lakehouse.source import (
     BEFORE_ALL,
     SOURCE_SETTINGS,
-    Change,
+    LakeChange,
     LakeReader,
     LakeSourceConnector,
     LakeSourceTask,
@@ -66,7 +66,7 @@ class IcebergReader(LakeReader):
         tasks.sort(key=lambda task: str(task.file.file_path))
         return [RowFile(None if task.delete_files else task.file.record_count, self._rows(task)) for task in tasks]
 
-    def change(self, version: int, until: int | None, *, appends: bool) -> Change | None:
+    def change(self, version: int, until: int | None, *, appends: bool) -> LakeChange | None:
         table = self._load()
         end = table.current_snapshot() if until is None else table.snapshot_by_id(until)
         if end is None and until is not None:
@@ -77,7 +77,7 @@ class IcebergReader(LakeReader):
         with iceberg_errors(self._name):
             return self._change(chain, int(end.snapshot_id), appends=appends)
 
-    def _change(self, chain: Sequence[Any], version: int, *, appends: bool) -> Change:
+    def _change(self, chain: Sequence[Any], version: int, *, appends: bool) -> LakeChange:
         from pyiceberg.table.snapshots import Operation
 
         adding = [each for each in chain if _operation(each) == Operation.APPEND]
@@ -91,7 +91,7 @@ class IcebergReader(LakeReader):
             new, gone = self._entries(snapshot)
             removed |= {path: file for path, file in gone.items() if path not in added}
             added = {path: file for path, file in added.items() if path not in gone} | new
-        return Change(version, self._files(added.values()), self._files(removed.values()))
+        return LakeChange(version, self._files(added.values()), self._files(removed.values()))
 
     def _entries(self, snapshot: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the files that a snapshot has added and removed, by path."""

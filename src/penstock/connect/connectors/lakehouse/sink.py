@@ -29,7 +29,7 @@ __all__ = [
     "KeyedRows",
     "LakeSinkConnector",
     "LakeSinkTask",
-    "Stretch",
+    "SchemaStretch",
     "conform",
     "last_of_keys",
     "merge_columns",
@@ -189,7 +189,7 @@ KINDS: tuple[Callable[[pa.DataType], bool], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class SchemaStretch:
     """Neighbours of one partition, one topic's name and one schema.
 
     Attributes:
@@ -215,9 +215,9 @@ class Stretch:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def picked(self, rows: Sequence[int]) -> Stretch:
+    def picked(self, rows: Sequence[int]) -> SchemaStretch:
         """Return the stretch with these rows only."""
-        return Stretch(
+        return SchemaStretch(
             self.topic,
             self.tp,
             [self.offsets[row] for row in rows],
@@ -228,14 +228,14 @@ class Stretch:
             lambda row: self.record_at(rows[row]),
         )
 
-    def behind(self, offset: int) -> Stretch:
+    def behind(self, offset: int) -> SchemaStretch:
         """Return the stretch from an offset on."""
         if not self.offsets or self.offsets[0] >= offset:
             return self
         return self.picked([row for row, each in enumerate(self.offsets) if each >= offset])
 
 
-def stretches_of(records: Sequence[SinkRecord]) -> Iterator[Stretch]:
+def stretches_of(records: Sequence[SinkRecord]) -> Iterator[SchemaStretch]:
     """Yield what a task is given, in stretches."""
     parts = records.parts() if isinstance(records, SinkBatch) else records
     singles: list[SinkRecord] = []
@@ -249,17 +249,17 @@ def stretches_of(records: Sequence[SinkRecord]) -> Iterator[Stretch]:
     yield from _of_records(singles)
 
 
-def _of_columns(part: SinkColumns) -> Stretch:
+def _of_columns(part: SinkColumns) -> SchemaStretch:
     tp = TopicPartition(part.topic, part.partition)
-    return Stretch(
+    return SchemaStretch(
         part.topic, tp, part.offsets, part.keys, part.key_schema, part.values, part.value_schema, part.record_at
     )
 
 
-def _of_records(records: Sequence[SinkRecord]) -> Iterator[Stretch]:
+def _of_records(records: Sequence[SinkRecord]) -> Iterator[SchemaStretch]:
     for run in _runs(records):
         first = run[0]
-        yield Stretch(
+        yield SchemaStretch(
             str(first.topic),
             TopicPartition(str(first.original_topic), int(first.original_partition or 0)),
             [int(record.original_offset or 0) for record in run],
@@ -294,7 +294,7 @@ class KeyRule:
     in_value: bool
     fields: Sequence[str]
 
-    def values(self, stretch: Stretch) -> tuple[Sequence[Mapping[str, Any]], pa.Table]:
+    def values(self, stretch: SchemaStretch) -> tuple[Sequence[Mapping[str, Any]], pa.Table]:
         """Return the key of each row, and all of them as a table.
 
         Raises:
@@ -350,7 +350,7 @@ class KeyedRows:
     has_value: Sequence[bool] = ()
 
 
-def rows_of(stretch: Stretch, key: KeyRule | None) -> KeyedRows:
+def rows_of(stretch: SchemaStretch, key: KeyRule | None) -> KeyedRows:
     """Return the rows of a stretch.
 
     Args:
@@ -417,7 +417,7 @@ class _Pending:
 
     table: LakeTable | None
     schema: pa.Schema | None
-    parts: list[tuple[Stretch, KeyedRows]] = field(default_factory=list)
+    parts: list[tuple[SchemaStretch, KeyedRows]] = field(default_factory=list)
 
 
 class LakeSinkTask(SinkTask):
@@ -497,7 +497,7 @@ class LakeSinkTask(SinkTask):
 
     # Records that come
 
-    def _take(self, stretch: Stretch) -> None:
+    def _take(self, stretch: SchemaStretch) -> None:
         """Keep the rows of records that are neither kept nor in the table."""
         new = stretch.behind(self._taken.get(stretch.tp, 0))
         if not new:
@@ -519,7 +519,7 @@ class LakeSinkTask(SinkTask):
         if self._since is None:
             self._since = time.monotonic()
 
-    def _with_values(self, stretch: Stretch) -> Stretch:
+    def _with_values(self, stretch: SchemaStretch) -> SchemaStretch:
         """Return a stretch without the records whose missing value means nothing, or is refused."""
         handling = self._parsed["behavior.on.null.values"]
         if handling == "delete" and self._key is not None:
@@ -534,7 +534,7 @@ class LakeSinkTask(SinkTask):
         gone = set(empty)
         return stretch.picked([row for row in range(len(stretch)) if row not in gone])
 
-    def _fitted(self, pending: _Pending, stretch: Stretch) -> list[tuple[Stretch, KeyedRows]]:
+    def _fitted(self, pending: _Pending, stretch: SchemaStretch) -> list[tuple[SchemaStretch, KeyedRows]]:
         """Return the rows of a stretch, without those of records that do not fit, which are refused."""
         if not stretch:
             return []
@@ -561,7 +561,7 @@ class LakeSinkTask(SinkTask):
         pending.schema = schema
         return [(stretch, keyed_rows)]
 
-    def _refuse(self, stretch: Stretch, row: int, error: DataError) -> None:
+    def _refuse(self, stretch: SchemaStretch, row: int, error: DataError) -> None:
         shown = f"the record at {stretch.tp.topic}-{stretch.tp.partition} offset {stretch.offsets[row]}"
         described = DataError(f"{shown} cannot be written: {error.message}", hint=error.hint)
         reporter = self.context.errant_record_reporter

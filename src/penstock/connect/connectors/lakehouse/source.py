@@ -15,7 +15,15 @@ from penstock.connect.connectors.arrow_values import schema_of, value_of
 from penstock.connect.data import Schema, SettingError, SourceBatch, SourceRecord, Struct, struct
 from penstock.errors import ConnectError
 
-__all__ = ["BEFORE_ALL", "SOURCE_SETTINGS", "Change", "LakeReader", "LakeSourceConnector", "LakeSourceTask", "RowFile"]
+__all__ = [
+    "BEFORE_ALL",
+    "SOURCE_SETTINGS",
+    "LakeChange",
+    "LakeReader",
+    "LakeSourceConnector",
+    "LakeSourceTask",
+    "RowFile",
+]
 
 BEFORE_ALL = -1
 """The version before the first one of a table."""
@@ -79,7 +87,7 @@ class RowFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LakeChange:
     """What came between two versions of a table.
 
     Attributes:
@@ -114,7 +122,7 @@ class LakeReader(Protocol):
         """
         ...
 
-    def change(self, version: int, until: int | None, *, appends: bool) -> Change | None:
+    def change(self, version: int, until: int | None, *, appends: bool) -> LakeChange | None:
         """Return what came behind a version, always the same for the same end; None: nothing yet.
 
         Args:
@@ -226,7 +234,7 @@ class LakeSourceTask(SourceTask):
             yield _Part(rows.slice(done))
             done = max(0, done - rows.num_rows)
 
-    def _of_changes(self, change: Change, done: int) -> Iterator[_Part]:
+    def _of_changes(self, change: LakeChange, done: int) -> Iterator[_Part]:
         """Yield the keys of rows that are gone, then those that are new or have changed."""
         key = self._parsed["key.fields"]
         old, new = _feed(change) if change.feed else _files_of(change)
@@ -313,13 +321,13 @@ def _rows(files: Sequence[RowFile]) -> pa.Table:
     return pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
 
 
-def _files_of(change: Change) -> tuple[pa.Table, pa.Table]:
+def _files_of(change: LakeChange) -> tuple[pa.Table, pa.Table]:
     """Return the rows of files that are gone, and of those that came; there may be none of either kind."""
     old, new = _rows(change.removed), _rows(change.added)
     return (old if change.removed else new.slice(0, 0)), (new if change.added else old.slice(0, 0))
 
 
-def _feed(change: Change) -> tuple[pa.Table, pa.Table]:
+def _feed(change: LakeChange) -> tuple[pa.Table, pa.Table]:
     """Return the rows of a change feed as they were before, and as they are."""
     rows = _rows(change.feed)
     is_old = [kind in _OLD for kind in rows.column(CHANGE).to_pylist()]

@@ -9,13 +9,13 @@ from typing import Any
 from penstock.connect.connectors.postgres.pgoutput import Begin
 from penstock.connect.data.stored_offsets import NotedOffset
 
-__all__ = ["Branch", "ChangePosition", "Noted", "Resume", "with_confirmed"]
+__all__ = ["HistoryBranch", "ChangePosition", "Noted", "Resume", "with_confirmed"]
 
 _CONFIRMED = "confirmed="
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class HistoryBranch:
     """The history that positions belong to: the same number is another place in that of another one.
 
     Attributes:
@@ -44,7 +44,7 @@ class Noted:
 
     records: int = 0
     begun: int = 0
-    branch: Branch | None = None
+    branch: HistoryBranch | None = None
     confirmed: int = 0
     since: int = 0
 
@@ -57,7 +57,7 @@ class Noted:
         return cls(
             numbers.get("records", 0),
             numbers.get("begun", 0),
-            Branch(numbers.get("system", 0), timeline) if timeline else None,
+            HistoryBranch(numbers.get("system", 0), timeline) if timeline else None,
             numbers.get("confirmed", 0),
             numbers.get("since", 0),
         )
@@ -100,7 +100,7 @@ class ChangePosition:
     transaction: Mapping[str, Any] = field(default_factory=dict)
     records: int = 0
     begun: int = 0
-    branch: Branch | None = None
+    branch: HistoryBranch | None = None
     confirmed: int = 0
     since: int = 0
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.log_lines import own_logger
 from penstock.connect.connectors.postgres.pgoutput import RelationColumn, RelationMessage
-from penstock.connect.connectors.postgres.position import Branch
+from penstock.connect.connectors.postgres.position import HistoryBranch
 from penstock.connect.connectors.postgres.tables import ColumnFacts, TableFacts
 from penstock.connect.connectors.postgres.types import PgType, Types
 from penstock.connect.data import RetriableError
@@ -395,15 +395,15 @@ class Server:
         value = self._one("SELECT catalog_xmin::text FROM pg_replication_slots WHERE slot_name = %s", self._slot)
         return None if value is None else int(value)
 
-    def log_end(self) -> tuple[int, Branch]:
+    def log_end(self) -> tuple[int, HistoryBranch]:
         """Return the end of what is safe on the server's disk, and its history.
 
         `changes` that are asked for later have all that is before the end.
         """
         ((lsn, timeline, system),) = self.fetched(LOG_END)
-        return lsn_number(lsn), Branch(int(system), int(timeline, 16))
+        return lsn_number(lsn), HistoryBranch(int(system), int(timeline, 16))
 
-    def left_at(self, timeline: int, branch: Branch) -> int | None:
+    def left_at(self, timeline: int, branch: HistoryBranch) -> int | None:
         """Return where the server's history has left an earlier timeline; None: it has never been on that one."""
         with self._replicating() as replication, self._failures():
             row = replication.execute(f"TIMELINE_HISTORY {branch.timeline}").fetchone()

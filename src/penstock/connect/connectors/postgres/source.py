@@ -49,8 +49,8 @@ from penstock.connect.connectors.postgres.pgoutput import (
     parse_message,
 )
 from penstock.connect.connectors.postgres.position import (
-    Branch,
     ChangePosition,
+    HistoryBranch,
     Noted,
     Resume,
     is_streaming,
@@ -159,7 +159,7 @@ def moved_by_others(slot: str, at: int, most: int) -> str:
     )
 
 
-def left_history(server: Server, branch: Branch, position: ChangePosition) -> str | None:
+def left_history(server: Server, branch: HistoryBranch, position: ChangePosition) -> str | None:
     """Return why a position is not one of a server's history; None: it is one.
 
     A replica that becomes the primary has all records of the log up to a place, and new ones behind it. If what was

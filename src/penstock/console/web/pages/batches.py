@@ -16,13 +16,13 @@ from penstock.console.web.pages.application_pages import failure_of, head_of, li
 from penstock.metrics.batch_records import busy_seconds, times_the_median
 from penstock.serde.plain_json import text_of
 
-__all__ = ["RANGES", "Range", "batches", "charts_of", "errors", "range_of", "tasks"]
+__all__ = ["RANGES", "ShownRange", "batches", "charts_of", "errors", "range_of", "tasks"]
 
 _MINUTE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class ShownRange:
     """A stretch of time up to now.
 
     Attributes:
@@ -39,20 +39,20 @@ class Range:
 
 
 RANGES = (
-    Range("15m", "15 minutes", 900_000, 5_000),
-    Range("1h", "1 hour", 3_600_000, _MINUTE_MS),
-    Range("1d", "1 day", 86_400_000, 5 * _MINUTE_MS),
+    ShownRange("15m", "15 minutes", 900_000, 5_000),
+    ShownRange("1h", "1 hour", 3_600_000, _MINUTE_MS),
+    ShownRange("1d", "1 day", 86_400_000, 5 * _MINUTE_MS),
 )
 PASTS = (("", "nothing", 0), ("hour", "an hour before", 3_600_000), ("day", "a day before", 86_400_000))
 
 
-def range_of(name: str) -> Range:
+def range_of(name: str) -> ShownRange:
     """Return the range of a name; the first one for any other."""
     return next((each for each in RANGES if each.name == name), RANGES[0])
 
 
 def charts_of(
-    picture: Picture, minutes: Sequence[Sequence[Any]], shown: Range, past_ms: int, end_ms: int
+    picture: Picture, minutes: Sequence[Sequence[Any]], shown: ShownRange, past_ms: int, end_ms: int
 ) -> dict[str, Any]:
     """Return the charts of a range, for JSON: the times of the steps, and for each chart its unit and its lines.
 
@@ -141,7 +141,7 @@ def _minutes(kept: Sequence[Minute], step: int) -> dict[int, _Sums]:
     return sums
 
 
-def _steps(picture: Picture, kept: Sequence[Minute], shown: Range, begin: int) -> dict[int, _Sums]:
+def _steps(picture: Picture, kept: Sequence[Minute], shown: ShownRange, begin: int) -> dict[int, _Sums]:
     """Return the sums of the steps of a range: of batches as far as they are kept one by one, else of minutes."""
     step = shown.step_ms
     if step >= _MINUTE_MS:

@@ -14,7 +14,7 @@ from penstock.engines.micro_batches.envelope import Envelope, EnvelopeKind
 from penstock.engines.micro_batches.planned_batch import BatchFacts
 from penstock.engines.micro_batches.spark_tasks import run_name
 from penstock.engines.micro_batches.stage_rows import ArrivedRows
-from penstock.engines.spark import fault_injection as faults
+from penstock.engines.spark import fault_injection
 from penstock.engines.threads.loop.commit import RefusedRecords, by_partition
 from penstock.errors import ProductionError
 
@@ -65,7 +65,7 @@ class TaskBatch:
 
     def reach(self, step: int) -> None:
         """Note a step of the exactly-once protocol, at which a fault test may end the application."""
-        faults.reach(step, self.batch, self.run.task_id, self.job.driver_pid)
+        fault_injection.reach(step, self.batch, self.run.task_id, self.job.driver_pid)
 
     def report(self, facts: dict[str, Any]) -> Envelope:
         """Make the envelope with facts for the driver."""
