@@ -7,16 +7,21 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.options import CommandConfig, logged, read_command_config
+from penstock.cli.options import CommandConfig, DefaultCommandGroup, logged, read_command_config
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Demonstrations.", no_args_is_help=True)
+
+class _Demonstrations(DefaultCommandGroup):
+    default = "access-log"
+
+
+app = typer.Typer(help="Demonstrations; access-log, if none is named.", cls=_Demonstrations)
 
 
 @app.callback()
 def root() -> None:
-    """Demonstrations."""
+    """Demonstrations; access-log, if none is named."""
 
 
 @app.command("access-log")

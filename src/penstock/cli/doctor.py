@@ -151,7 +151,9 @@ def _examined(servers: str, settings: Mapping[str, Any], target: str, *, trial: 
             raise LogError(
                 f"{servers} is not an address of Kafka", hint="Use host:port; an embedded log needs no broker."
             )
+        name = f"application {target}" if target else name
         needs, settings = _needs(addresses, settings, target)
+        name = f"broker {servers}"
         hurried = {**settings, "task.timeout.ms": _PATIENCE_MS}
         findings = list(examine_cluster(addresses, hurried, needs, is_named=bool(target)))
         brokers = [f for f in findings if f.name.startswith("broker ")]

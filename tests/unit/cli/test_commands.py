@@ -270,6 +270,20 @@ def test_doctor_and_version(run, monkeypatch):
     assert "JAVA_HOME" in java["remedy"]
 
 
+def test_doctor_names_the_application_whose_file_is_missing_and_not_the_broker(run, tmp_path):
+    missing = tmp_path / "no-such.py"
+    code, out, _ = run("doctor", "-b", "127.0.0.1:1", missing, "--json")
+    assert code == 1
+    (finding,) = [each for each in json.loads(out)["findings"] if str(missing) in each["found"]]
+    assert finding["name"] == f"application {missing}"
+
+
+def test_demo_without_a_name_is_the_one_that_there_is(run, tmp_path):
+    code, _, err = run("demo", "--file", tmp_path / "no-such.log")
+    assert code == 1
+    assert "no-such.log" in err
+
+
 def test_help_is_quick_and_plain_without_a_terminal():
     script = Path(sys.executable).parent / "penstock"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
