@@ -102,6 +102,7 @@ class Run:
         """Check everything and start the query; after an error call `release`."""
         self._meter.doing("looking at topics and state")
         log = self.log = open_app_log(self.config)
+        log.give_up_at_end(self.is_stopped, self.config["penstock.shutdown.timeout.ms"] / 1000)
         self._settle_mode(log)
         create_sources(self.topology, self.config, log)
         self.engine.check(self.topology, until_latest=until_latest)

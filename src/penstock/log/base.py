@@ -281,6 +281,18 @@ class TopicLog(Protocol):
         """
         ...
 
+    def give_up_at_end(self, is_ending: Callable[[], bool], within_s: float) -> None:
+        """Have requests that fail be tried again for no longer than this once their application is to end.
+
+        Kafka: else a broker that is away would hold up the end for as long as requests are tried again. An embedded log
+        is always there.
+
+        Args:
+            is_ending: Returns whether the application is to end.
+            within_s: The time for all requests from then on.
+        """
+        ...
+
     # Topics
 
     def require_able(self, needs: ApplicationNeeds) -> None:

@@ -21,8 +21,10 @@ from penstock.errors import (
     UnknownTopicError,
 )
 from penstock.log.base import TopicPartition
+from penstock.log.kafka.client_settings import ClientSettings
 from penstock.log.kafka.error_codes import CODES, LOCAL_CODES, ErrorCategory
 from penstock.log.kafka.failures import category_of, failure, may_pass, patience_for, persist
+from penstock.log.kafka.refused_access import ClusterAccess
 from penstock.log.kafka.wire.produce import NotWrittenError, ProduceLimits, ProduceRequests
 from penstock.log.kafka.wire.record_batches import ProducerState
 
@@ -145,6 +147,20 @@ def test_a_topic_that_appears_was_only_not_known_yet(caplog: pytest.LogCaptureFi
 
     assert persist(ask, "reading orders-0", patience_s=30) == "found"
     assert not caplog.records, "a new topic is no reason for a warning"
+
+
+def test_who_is_to_end_waits_no_longer_than_it_may() -> None:
+    access, asked = ClusterAccess(ClientSettings.of("broker:9092", {})), 0
+
+    def ask() -> None:
+        nonlocal asked
+        asked += 1
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    access.give_up_at_end(lambda: asked > 1, within_s=0.0)  # it goes on until the application is to end
+    with pytest.raises(LogUnavailableError):
+        persist(ask, "reading orders-0", 3_000, access)
+    assert asked == 2
 
 
 def test_a_failure_that_lasts_is_said(caplog: pytest.LogCaptureFixture) -> None:

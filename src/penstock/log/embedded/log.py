@@ -81,6 +81,9 @@ class EmbeddedLog(Coordination, ConsumerGroups, Upkeep):
         with self._database.reading() as connection:
             return catalog.identity(connection)
 
+    def give_up_at_end(self, is_ending: Callable[[], bool], within_s: float) -> None:
+        """Do nothing: no request waits for a server."""
+
     def require_able(self, needs: ApplicationNeeds) -> None:
         """Do nothing: whoever can open the file may do all."""
 

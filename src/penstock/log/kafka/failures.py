@@ -293,7 +293,8 @@ def persist(
             failures += 1
             now, pause = time.monotonic(), _BACKOFF.pause_s(failures)
             refused = access.refused_since(began) if access is not None else None
-            if refused is not None or not may_pass(error) or now - began + pause > patience_for(error, patience_s):
+            is_over = now - began + pause > patience_for(error, patience_s) or (access is not None and access.is_over())
+            if refused is not None or is_over or not may_pass(error):
                 raise failure(refused or error, doing, access, **facts) from error
             if now - warned >= _WARN_EVERY_S:
                 left = patience_s - (now - began)

@@ -90,6 +90,10 @@ class KafkaLog(KafkaCore):
         """Return the cluster's id."""
         return self._topics.cluster_id()
 
+    def give_up_at_end(self, is_ending: Callable[[], bool], within_s: float) -> None:
+        """Have requests that fail be tried again for no longer than this once their application is to end."""
+        self.clients.access.give_up_at_end(is_ending, within_s)
+
     def require_able(self, needs: ApplicationNeeds) -> None:
         """Check that an application can run over these brokers, with this user's rights.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -92,6 +93,19 @@ class ClusterAccess:
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
         self._refused: tuple[float, KafkaError] | None = None
+        self._is_ending: Callable[[], bool] = lambda: False
+        self._end_s, self._end_by = 0.0, 0.0
+
+    def give_up_at_end(self, is_ending: Callable[[], bool], within_s: float) -> None:
+        """Have `is_over` be true for an application that has been ending for longer than this."""
+        self._is_ending, self._end_s = is_ending, within_s
+
+    def is_over(self) -> bool:
+        """Return whether failed requests are tried no more, as their application is to end."""
+        if not self._is_ending():
+            return False
+        self._end_by = self._end_by or time.monotonic() + self._end_s
+        return time.monotonic() >= self._end_by
 
     def note(self, error: KafkaError) -> bool:
         """Store an error from ``error_cb`` if it is a refusal, and return whether it is."""

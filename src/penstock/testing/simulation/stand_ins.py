@@ -24,6 +24,7 @@ from penstock.engines.threads.hosting import control_channel, group_members, hos
 from penstock.engines.threads.loop import global_state, stream_thread
 from penstock.engines.threads.loop.commit import Purger
 from penstock.engines.threads.replicas import replica_folders, restoring
+from penstock.log import processes
 from penstock.state.lmdb_replicas import lmdb_replica
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica, open_environment, remove_files
 from penstock.state.lmdb_replicas.other_process import watch_replicas
@@ -393,6 +394,11 @@ def installed(
     parts += [(import_module(name), "threading", threads) for name in _THREADED]
     parts += [
         (base_clock, "_BOOT_ID", _BootId(scheduler)),
+        (
+            processes,
+            "_own_place",
+            lambda: "simulated",
+        ),  # else kept from the first simulated machine
         (stream_thread, "Purger", partial(Purger, clock_s=clock.monotonic)),
         (hosted_tasks, "open_log", lambda *_: open_log()),
         (hosted_tasks, "_NEAR", 3),
