@@ -24,8 +24,8 @@ from penstock.log.base import TopicPartition
 from penstock.log.topic_settings import may_miss_deletions, setting
 from penstock.runtime.context import Surroundings
 from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
-from penstock.runtime.rows import TopicBatch
-from penstock.runtime.sensor import Sensor, Volume
+from penstock.runtime.rows import TopicBatch, volumes_of_changes
+from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import StreamTask, TaskPart
 from penstock.serde.column import to_bytes_list
 from penstock.state.lmdb_replicas.folders import global_place
@@ -286,7 +286,7 @@ class CopyWriter:
         began = time.perf_counter()
         self._copy.write(changes, self._state.meta)
         self._sensor.on_store_calls(GLOBAL_TASK, take_calls(self._state))
-        self._sensor.on_flushed(GLOBAL_TASK, Volume.of_changes(changes), time.perf_counter() - began)
+        self._sensor.on_flushed(GLOBAL_TASK, volumes_of_changes(changes), time.perf_counter() - began)
         self._copy.show()
         self._copy.rebase(self._state)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.log.base import RECORD_SCHEMA
+from penstock.runtime.sensor import Volume
 from penstock.serde.column import LARGE_BINARY, Column, parts
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = [
     "bytes_of_headers",
     "headers_of",
     "record_context",
+    "volumes_of_changes",
 ]
 
 # Records
@@ -564,3 +566,8 @@ def bytes_of(column: BytesColumn) -> int:
 
 def bytes_of_headers(headers: Headers) -> int:
     return sum(len(name.encode()) + len(value or b"") for name, value in headers)
+
+
+def volumes_of_changes(changes: Mapping[str, pa.RecordBatch]) -> dict[str, Volume]:
+    """Return the sizes of the changed rows of stores, by store."""
+    return {store: Volume(rows.num_rows, rows.nbytes) for store, rows in changes.items()}

@@ -15,7 +15,6 @@ from penstock.metrics.task_counts import FLUSH, OTHER_ERRORS, OTHER_REASONS, Cau
 
 if TYPE_CHECKING:
     import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from penstock.metrics.task_counts import Example
@@ -33,11 +32,6 @@ class Volume(NamedTuple):
 
     records: int
     bytes: int
-
-    @classmethod
-    def of_changes(cls, changes: Mapping[str, pa.RecordBatch]) -> dict[str, Volume]:
-        """Return the sizes of the changed rows of stores, by store."""
-        return {store: cls(rows.num_rows, rows.nbytes) for store, rows in changes.items()}
 
 
 class Sensor:

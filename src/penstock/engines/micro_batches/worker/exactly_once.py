@@ -31,7 +31,8 @@ from penstock.log.base import RECORD_SCHEMA, TopicPartition
 from penstock.log.client_counts import counted
 from penstock.runtime.context import Surroundings
 from penstock.runtime.global_stores import GLOBAL_TASK
-from penstock.runtime.sensor import CountingSensor, SensorGroup, Volume
+from penstock.runtime.rows import volumes_of_changes
+from penstock.runtime.sensor import CountingSensor, SensorGroup
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
 from penstock.state.changelog import records_of_changes, records_of_puts
 from penstock.state.changelog.formats import TaskNumbers
@@ -218,7 +219,7 @@ class _Attempt:
         self._metrics["segment_bytes"] = segment.size_bytes
         self._mark("publish", started)
         self._counting.on_store_calls(work.run.task_id, take_calls(state))
-        self._counting.on_flushed(work.run.task_id, Volume.of_changes(segment.own_changes), self._seconds["publish"])
+        self._counting.on_flushed(work.run.task_id, volumes_of_changes(segment.own_changes), self._seconds["publish"])
         return segment
 
     def _written_batches(self) -> list[int]:

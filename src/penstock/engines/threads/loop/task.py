@@ -36,8 +36,7 @@ import pyarrow as pa
 from penstock.engines.threads.loop.commit import ReplayNotes
 from penstock.log.client_counts import CLOSED_TASKS, count
 from penstock.log.stored_batches import record_bytes
-from penstock.runtime.rows import TopicBatch
-from penstock.runtime.sensor import Volume
+from penstock.runtime.rows import TopicBatch, volumes_of_changes
 from penstock.runtime.task import StreamTask, TaskPart
 from penstock.state.maps import count_calls, take_calls
 
@@ -471,7 +470,7 @@ class ActiveTask:
             following: The offset after the last record of the commit, for each partition that was written.
             inputs: The positions that were committed, those that have moved.
         """
-        changes = Volume.of_changes(self.replica.pending)
+        changes = volumes_of_changes(self.replica.pending)
         began = time.perf_counter()
         self.replica.commit(following, inputs)
         self._sensor.on_flushed(str(self.id), changes, time.perf_counter() - began)
