@@ -9,7 +9,7 @@ from typing import Any
 from penstock.connect.connectors.postgres.pgoutput import Begin
 from penstock.connect.data.stored_offsets import NotedOffset
 
-__all__ = ["HistoryBranch", "ChangePosition", "Noted", "Resume", "with_confirmed"]
+__all__ = ["ChangePosition", "HistoryBranch", "Noted", "Resume", "with_confirmed"]
 
 _CONFIRMED = "confirmed="
 
@@ -38,8 +38,8 @@ class Noted:
         confirmed: How far the server may have been allowed to forget.
         since: What was committed up to it is written, where no later commit is known.
 
-    >>> Noted.of(ChangePosition(70, records=2, begun=90, branch=Branch(7, 1), confirmed=60, since=50).noted({}))
-    Noted(records=2, begun=90, branch=Branch(system=7, timeline=1), confirmed=60, since=50)
+    >>> Noted.of(ChangePosition(70, records=2, begun=90, branch=HistoryBranch(7, 1), confirmed=60, since=50).noted({}))
+    Noted(records=2, begun=90, branch=HistoryBranch(system=7, timeline=1), confirmed=60, since=50)
     """
 
     records: int = 0
@@ -125,7 +125,7 @@ class ChangePosition:
     def noted(self, more: Mapping[str, Any]) -> dict[str, Any]:
         """Return the stored form with more fields, and a note of what Debezium does not store.
 
-        >>> offset = ChangePosition(70, records=2, branch=Branch(7, 1)).noted({})
+        >>> offset = ChangePosition(70, records=2, branch=HistoryBranch(7, 1)).noted({})
         >>> offset, offset.note
         ({'lsn': 70, 'ts_usec': 0}, 'records=2 system=7 timeline=1')
         """
