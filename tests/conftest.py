@@ -126,12 +126,11 @@ def _a_second_try_finds_no_topics_of_the_first(request: pytest.FixtureRequest) -
 
     It would fail at them, however well the tested code does.
     """
-    name = next((each for each in ("servers", "kafka") if each in request.fixturenames), None)
-    if name is None or not request.config.getoption("reruns", None):
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    names = [each for each in ("servers", "kafka") if each in request.fixturenames and each not in parameters]
+    if not names or not request.config.getoption("reruns", None):
         return
-    given = request.getfixturevalue(name)
-    if name == "kafka" and not isinstance(given, Broker):
-        return  # a parameter of that name
+    given = request.getfixturevalue(names[0])
     admin = _admin_of(given.settings.bootstrap_servers if isinstance(given, Broker) else given)
     topics = {each for each in admin.list_topics(timeout=60).topics if not each.startswith("__")}
     before = request.node.stash.setdefault(TOPICS_BEFORE, topics)
