@@ -15,7 +15,7 @@ import sys
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from airflow.sdk import Param, dag, task
+from airflow.sdk import Param, dag, task  # pyright: ignore[reportMissingImports]
 
 sys.path.insert(0, str(Path(__file__).parent))  # turnover.py beside this file; a package of yours is better
 LOG = os.environ.get("PENSTOCK_LOG", "localhost:9092")
@@ -48,7 +48,7 @@ def turnover_backfill() -> None:
 
         turnover.backfill(LOG, date.fromisoformat(params["first"]), date.fromisoformat(params["last"]))
 
-    backfill()  # Airflow fills in params
+    backfill()  # Airflow fills in params  # pyright: ignore[reportCallIssue]
 
 
 turnover()

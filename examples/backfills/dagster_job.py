@@ -12,7 +12,7 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
-import dagster as dg
+import dagster as dg  # pyright: ignore[reportMissingImports]
 
 sys.path.insert(0, str(Path(__file__).parent))  # turnover.py beside this file; a package of yours is better
 import turnover as program  # here: Dagster takes the path away again when it has loaded this file
