@@ -47,7 +47,7 @@ WAITING = frozenset({"browser", "connect", "docs", "packaging", "soak"})
 ONE_BY_ONE = frozenset({"docs", "property", "simulation"})
 TOPICS_BEFORE = pytest.StashKey[set[str]]()
 PIECES = 16  # of a file of recorded cases
-FLICKERING = 4  # tests of a run with --reruns that may fail at first: more of them are no chance
+FLICKERING = 2  # tests of a run with --reruns that may fail at first: more of them are no chance
 
 
 def group_of(nodeid: str) -> str:

@@ -56,17 +56,19 @@ def owner(worker):
 def end(worker, ending):
     """Kill a worker; or stop it, but not while it writes: it would keep SQLite's lock, and all others would wait for it."""
     os.kill(worker.process.pid, ending)
-    while ending == signal.SIGSTOP:
-        try:
-            with closing(
-                sqlite3.connect(worker.url.removeprefix("sqlite:///").partition("?")[0], timeout=2)
-            ) as database:
-                database.execute("BEGIN IMMEDIATE")
-                return
-        except sqlite3.OperationalError:
-            os.kill(worker.process.pid, signal.SIGCONT)
+    while ending == signal.SIGSTOP and is_locked(worker.url.removeprefix("sqlite:///").partition("?")[0]):
+        os.kill(worker.process.pid, signal.SIGCONT)
         time.sleep(0.01)
         os.kill(worker.process.pid, ending)
+
+
+def is_locked(file):
+    try:
+        with closing(sqlite3.connect(file, timeout=2)) as database:
+            database.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError:
+        return True
+    return False
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGSTOP])

@@ -48,7 +48,6 @@ __all__ = [
     "FileStreamSinkTask",
     "FileStreamSourceConnector",
     "FileStreamSourceTask",
-    "FollowedFiles",
 ]
 
 _log = own_logger(__name__)

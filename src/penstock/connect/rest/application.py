@@ -33,17 +33,7 @@ from penstock.connect.worker.request_errors import ElsewhereError, RequestError
 from penstock.connect.worker.worker import Worker
 from penstock.errors import FencedError, PenstockError
 
-__all__ = [
-    "AdminEndpoints",
-    "ConnectApplication",
-    "Endpoint",
-    "PluginEndpoints",
-    "RestRoute",
-    "find_route",
-    "is_ambiguous",
-    "is_broken",
-    "routes",
-]
+__all__ = ["ConnectApplication", "Endpoint", "RestRoute", "find_route", "is_ambiguous", "is_broken", "routes"]
 
 _HEALTHY = "Worker has completed startup and is ready to handle requests."
 _STARTING = "Worker is still starting up."

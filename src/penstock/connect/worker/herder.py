@@ -32,17 +32,7 @@ from penstock.connect.worker_settings import Providers, WorkerConfig, config_pro
 from penstock.errors import ConnectError, FencedError, LogError
 from penstock.log.base import TopicLog
 
-__all__ = [
-    "ConnectorSlot",
-    "Herder",
-    "LogTrouble",
-    "Stages",
-    "StartTask",
-    "TaskSlots",
-    "TooManyTasksError",
-    "WorkerStores",
-    "task_configs",
-]
+__all__ = ["Herder", "LogTrouble", "Stages", "StartTask", "TaskSlots", "WorkerStores", "task_configs"]
 
 _log = own_logger(__name__)
 

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from penstock.state.maps import ReadableMap, ReplicaPosition
     from penstock.topology.stores import StoreSpec
 
-__all__ = ["LogCommit", "LogCommits", "ReplicatedState", "ReplicatedStores", "StaleReads", "position_at"]
+__all__ = ["LogCommits", "ReplicatedState", "ReplicatedStores", "StaleReads"]
 
 _log = own_logger(__name__)
 _REFRESH_S = 0.1

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from penstock.log.thread_clients import ThreadClients
     from penstock.topology.topology import Topology
 
-__all__ = ["IntoBatches", "convert", "convert_at_start", "forget_thread_replicas"]
+__all__ = ["convert", "convert_at_start"]
 
 
 class IntoBatches(LostCheckpoint):

@@ -37,23 +37,7 @@ if TYPE_CHECKING:
     from penstock.topology.nodes import ProcessorNode
     from penstock.topology.topology import Topology
 
-__all__ = [
-    "BatchBuffer",
-    "Buffer",
-    "BufferBounds",
-    "BufferChanges",
-    "Eviction",
-    "FACTORIES",
-    "Held",
-    "RowChange",
-    "SuppressedView",
-    "evictions",
-    "hold",
-    "hold_back",
-    "leaving_after",
-    "outcome_of",
-    "puts_of",
-]
+__all__ = ["Buffer", "FACTORIES", "Held", "SuppressedView", "hold", "outcome_of"]
 
 
 class BufferBounds(NamedTuple):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from penstock.log.thread_clients import Writer
     from penstock.topology.plan.plan import TaskId
 
-__all__ = ["SimulatedApplication", "Layout"]
+__all__ = ["Layout", "SimulatedApplication"]
 
 _SESSION_S = 3.0
 _START_S = 0.3

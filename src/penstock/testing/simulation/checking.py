@@ -30,16 +30,7 @@ from penstock.testing.simulation.undisturbed import KINDS, Mistake, UndisturbedR
 from penstock.topology.configured.apply_settings import with_settings
 from penstock.topology.topology import Topology, require_topology
 
-__all__ = [
-    "Difference",
-    "MOST_RECORDS",
-    "PARTITIONS",
-    "RESULT",
-    "References",
-    "Simulation",
-    "SimulationReport",
-    "check_simulated",
-]
+__all__ = ["MOST_RECORDS", "PARTITIONS", "RESULT", "References", "Simulation", "SimulationReport", "check_simulated"]
 
 RESULT = "the result differs: "  # so begins what is wrong with a result, and not with the way to it
 

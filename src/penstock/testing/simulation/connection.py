@@ -14,7 +14,7 @@ from penstock.log.thread_clients import Part, Writer
 from penstock.testing.simulation.brokers import Brokers
 from penstock.testing.simulation.scheduler import Actor, Scheduler
 
-__all__ = ["SimulatedConnection", "CommitObserver", "Network"]
+__all__ = ["CommitObserver", "Network", "SimulatedConnection"]
 
 T = TypeVar("T")
 CommitObserver = Callable[[Writer, Mapping[TopicPartition, OffsetAndMetadata], Mapping[TopicPartition, int]], None]

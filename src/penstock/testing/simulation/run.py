@@ -39,7 +39,7 @@ from penstock.topology.plan.internal_topics import changelogs_of
 from penstock.topology.plan.plan import TaskId, plan_of
 from penstock.topology.topology import Topology, internal_topic
 
-__all__ = ["Comparison", "Fields", "Input", "Outcome", "SimulationPlan", "Rows", "Written", "run"]
+__all__ = ["Comparison", "Fields", "Input", "Outcome", "Rows", "SimulationPlan", "Written", "run"]
 
 Comparison = Literal["by key", "in order", "sums"]
 Entries = list[tuple[bytes, bytes]]
@@ -261,9 +261,8 @@ class _Run:
             and not any(each.kind == "power" for each in faults)  # replicas that are lost were all that knows offsets
         )
         self._copied: dict[Path, dict[TopicPartition, int]] = {}  # by folders of copies of global stores
-        self._forgotten: dict[
-            TopicPartition, tuple[int, SimulatedProcess | None]
-        ] = {}  # with the owners of their tasks
+        # With the owners of their tasks.
+        self._forgotten: dict[TopicPartition, tuple[int, SimulatedProcess | None]] = {}
         self._kinds: dict[str, int] = {}
         self._fed = 0
         self._applications = [

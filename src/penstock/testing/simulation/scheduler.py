@@ -16,7 +16,7 @@ from typing import Any
 
 from penstock.errors import InvalidStateError
 
-__all__ = ["Actor", "Crashed", "ScheduledEvent", "SimulatedProcess", "Scheduler", "dice_of"]
+__all__ = ["Actor", "Crashed", "ScheduledEvent", "Scheduler", "SimulatedProcess", "dice_of"]
 
 _POINT_S = 20e-6  # the time that passes at a point
 _CLOCK_S = 1e-6  # the time that a look at the clock takes: who only looks at it gets on, too

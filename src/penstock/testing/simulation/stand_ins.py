@@ -394,11 +394,7 @@ def installed(
     parts += [(import_module(name), "threading", threads) for name in _THREADED]
     parts += [
         (base_clock, "_BOOT_ID", _BootId(scheduler)),
-        (
-            processes,
-            "_own_place",
-            lambda: "simulated",
-        ),  # else kept from the first simulated machine
+        (processes, "_own_place", lambda: "simulated"),  # else kept from the first simulated machine
         (stream_thread, "Purger", partial(Purger, clock_s=clock.monotonic)),
         (hosted_tasks, "open_log", lambda *_: open_log()),
         (hosted_tasks, "_NEAR", 3),

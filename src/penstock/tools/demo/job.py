@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from penstock.topology.topology import Topology
 
 __all__ = [
-    "ConnectLines",
     "CountComparison",
     "DemoOptions",
     "LogWriter",

@@ -50,7 +50,6 @@ __all__ = [
     "IcebergFormat",
     "IcebergSinkConnector",
     "IcebergSinkTask",
-    "NO_RETRIES",
     "compact_files",
     "iceberg_errors",
     "open_catalog",

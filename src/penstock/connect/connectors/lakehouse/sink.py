@@ -23,19 +23,7 @@ from penstock.connect.data import DataError, RetriableError, Schema, SinkBatch, 
 from penstock.errors import ConnectError
 from penstock.log.base import TopicPartition
 
-__all__ = [
-    "FIRST_TASK",
-    "KeyRule",
-    "KeyedRows",
-    "LakeSinkConnector",
-    "LakeSinkTask",
-    "SchemaStretch",
-    "conform",
-    "last_of_keys",
-    "merge_columns",
-    "rows_of",
-    "stretches_of",
-]
+__all__ = ["FIRST_TASK", "LakeSinkConnector", "LakeSinkTask", "rows_of", "stretches_of"]
 
 
 def merge_columns(current: pa.Schema | None, incoming: pa.Schema, rules: LakeFormat, *, evolves: bool) -> pa.Schema:

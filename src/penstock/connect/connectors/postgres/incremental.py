@@ -26,7 +26,7 @@ from penstock.connect.data import DataError, Struct
 from penstock.errors import ConnectError
 from penstock.serde.data.logical import scaled_decimal, unscaled
 
-__all__ = ["IncrementalSnapshots", "Progress", "key_of_hex", "key_to_hex", "row_offset"]
+__all__ = ["IncrementalSnapshots", "Progress", "row_offset"]
 
 _HEAD = b"\xac\xed\x00\x05"
 _NULL, _REFERENCE, _CLASS, _OBJECT, _STRING, _ARRAY = b"p", b"q", b"r", b"s", b"t", b"u"

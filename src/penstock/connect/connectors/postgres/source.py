@@ -64,14 +64,7 @@ from penstock.connect.data.stored_offsets import NotedOffset
 from penstock.errors import ConnectError
 from penstock.log.client_interfaces import Delivery
 
-__all__ = [
-    "GAP_HINT",
-    "Notifications",
-    "PostgresChangesConnector",
-    "PostgresChangesTask",
-    "left_history",
-    "moved_by_others",
-]
+__all__ = ["PostgresChangesConnector", "PostgresChangesTask"]
 
 _LOG = own_logger(__name__)
 INITIAL, INCREMENTAL = "Initial Snapshot", "Incremental Snapshot"

@@ -45,9 +45,7 @@ if TYPE_CHECKING:
     from penstock.topology.topology import Topology
 
 __all__ = [
-    "ChangelogRows",
     "Rebuilder",
-    "Restored",
     "TaskInspection",
     "TaskReport",
     "check_put_back",
@@ -57,7 +55,6 @@ __all__ = [
     "rebuilder_for",
     "rebuilt",
     "require_unmoved",
-    "spec_of_dropped",
 ]
 
 _DESCRIBES = {"kind", "timestamped", "window_size_ms", "retention_ms", "history_ms", "retain_duplicates", "ttl_ms",

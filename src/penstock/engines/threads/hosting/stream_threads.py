@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.plan.plan_json import StoredPlan
 
-__all__ = ["ProgressCounter", "StreamThreads", "ThreadJobs"]
+__all__ = ["ProgressCounter", "StreamThreads"]
 
 # "records_in" and "records_out" are of all topics, the others of those that are not internal.
 _COUNTS = ("records_in", "records_out", "records_read", "records_written", "dropped")

@@ -164,7 +164,7 @@ class KafkaCore:
     def hidden_offsets(self, topic: str, partition: int, start: int, end: int) -> set[int]:
         """Return the offsets of a range that readers never see; see `penstock.log.base.HidesOffsets`."""
         clients, cluster, tp = self.clients, self.clients.cluster(), self._place(topic, partition)
-        action = partial(hidden_offsets, cluster, tp, start, end)
+        action = partial(hidden_offsets, cluster, tp, (start, end), self.patience_s)
         return persist(action, f"reading {topic}", self.patience_s, clients.access, cluster.forget, operation="READ")
 
     def _place(self, topic: str, partition: int) -> TopicPartition:

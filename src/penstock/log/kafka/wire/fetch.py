@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,7 +30,7 @@ from penstock.log.kafka.wire.batch_reader import (
 from penstock.log.kafka.wire.connection import NO_CONNECTION, TIMED_OUT, arrivals, check, failed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -211,13 +212,53 @@ def fetch_range(
         KafkaException: Like librdkafka's consumer. There are no retries here.
         LogError: A record batch is damaged or too large; names the topic, the partition and the offset.
     """
-    start, end = offsets
-    if start >= end:
+    source, end = BatchSource(tp, cluster.most_unpacked_bytes), offsets[1]
+    with closing(_stored(cluster, tp, offsets, isolation, patience_s)) as parts:
+        for start, after, data, aborted in parts:
+            offset = start
+            while True:
+                decoded = decode_batches(data, offset, end, aborted, source)
+                yield Fetched(decoded.records, min(decoded.next_offset, end))
+                if not offset < decoded.next_offset < min(after, end):
+                    break
+                offset = decoded.next_offset
+
+
+def hidden_offsets(cluster: Cluster, tp: TopicPartition, offsets: tuple[int, int], patience_s: float) -> set[int]:
+    """Return the offsets of a range that readers never see: those of transactions' markers and of aborted records.
+
+    Args:
+        cluster: The cluster.
+        tp: The topic partition.
+        offsets: The first offset, and the offset after the last, which must exist.
+        patience_s: The time to wait for an end that the broker does not have (yet).
+
+    Raises:
+        KafkaException: Like librdkafka's consumer. There are no retries here.
+    """
+    hidden: set[int] = set()
+    with closing(_stored(cluster, tp, offsets, "read_committed", patience_s)) as parts:
+        for _, _, data, transactions in parts:
+            aborted = AbortedRecords(transactions)
+            for head, begin, stop in whole_batches(memoryview(data)):
+                if aborted.drops(head, data, begin, stop):
+                    hidden.update(range(head.base, head.base + head.last + 1))
+    return hidden
+
+
+def _stored(
+    cluster: Cluster, tp: TopicPartition, offsets: tuple[int, int], isolation: Isolation, patience_s: float
+) -> Generator[tuple[int, int, bytes, list[tuple[int, int]] | None], None, None]:
+    """Yield the batches of a range as they are stored: their offset, that after them, their bytes, and what is aborted.
+
+    The next ones are asked for before. Close it, so that no answer is left on the connection.
+    """
+    offset, end = offsets
+    if offset >= end:
         return
     connection = cluster.leader(tp)
-    source = BatchSource(tp, cluster.most_unpacked_bytes)
     number: int | None = None
-    offset, size = start, _FIRST_BYTES
+    size = _FIRST_BYTES
     waiting_since = time.monotonic()
     try:
         number = connection.send(_request(tp, offset, size, isolation))
@@ -236,41 +277,11 @@ def fetch_range(
                 raise failed(TIMED_OUT, text)
             if after < end:
                 number = connection.send(_request(tp, after, size, isolation))
-            aborted = aborted_of(answer, isolation)
-            while True:
-                decoded = decode_batches(data, offset, end, aborted, source)
-                yield Fetched(decoded.records, min(decoded.next_offset, end))
-                if not offset < decoded.next_offset < min(after, end):
-                    break
-                offset = decoded.next_offset
+            yield offset, after, data, aborted_of(answer, isolation)
             offset = after
     finally:
         if number is not None:
             connection.close()  # abandoned: an answer is still to come
-
-
-def hidden_offsets(cluster: Cluster, tp: TopicPartition, start: int, end: int) -> set[int]:
-    """Return the offsets of a range that readers never see: those of transactions' markers and of aborted records.
-
-    Raises:
-        KafkaException: Like librdkafka's consumer. There are no retries here.
-    """
-    connection = cluster.leader(tp)
-    hidden: set[int] = set()
-    size = _FIRST_BYTES
-    while start < end:
-        answer = _received(connection, connection.send(_request(tp, start, size, "read_committed")), tp, start)
-        data = answer.records or b""
-        aborted = AbortedRecords(aborted_of(answer, "read_committed"))
-        for head, begin, stop in whole_batches(memoryview(data)):
-            if aborted.drops(head, data, begin, stop):
-                hidden.update(range(head.base, head.base + head.last + 1))
-        after = end_of_batches(data, start)
-        if not data:
-            raise failed(TIMED_OUT, f"{tp.topic}-{tp.partition} has nothing after offset {start}, before {end}")
-        size = size if after > start else _larger(size, connection.most_bytes, tp, start)
-        start = after
-    return hidden
 
 
 def fetch_once(cluster: Cluster, tp: TopicPartition, offset: int, most_bytes: int, isolation: Isolation) -> Fetched:

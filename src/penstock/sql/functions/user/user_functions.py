@@ -56,17 +56,7 @@ from penstock.sql.types.conversions import cast_function, nested_conversion
 from penstock.sql.types.numbers import INT_MAX, INT_MIN
 from penstock.sql.types.sql_type import is_open
 
-__all__ = [
-    "AggregateFactory",
-    "CallRows",
-    "FunctionCall",
-    "ROWS_SHOWN",
-    "UserFunctions",
-    "incoming",
-    "load_functions",
-    "outgoing",
-    "shown",
-]
+__all__ = ["ROWS_SHOWN", "UserFunctions", "incoming", "load_functions", "outgoing", "shown"]
 
 Convert = Callable[[Any], Any]
 WIDEST = DecimalType(1000, 500)
