@@ -45,7 +45,8 @@ OF_THEIR_OWN_PROCESSES = frozenset({
 # Folders whose tests wait more than they compute, too.
 WAITING = frozenset({"browser", "connect", "docs", "packaging", "soak"})
 ONE_BY_ONE = frozenset({"docs", "property", "simulation"})
-TOPICS_BEFORE = pytest.StashKey[set[str]]()
+TOPICS_BEFORE = pytest.StashKey[dict[str, set[str]]]()
+SHARED_BROKERS = pytest.StashKey[list[Broker]]()
 PIECES = 16  # of a file of recorded cases
 FLICKERING = 2  # tests of a run with --reruns that may fail at first: more of them are no chance
 
@@ -124,19 +125,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _a_second_try_finds_no_topics_of_the_first(request: pytest.FixtureRequest) -> None:
     """With ``--reruns 1``: topics that the first try has made on a broker of several tests are deleted before the second.
 
-    It would fail at them, however well the tested code does.
+    It would fail at them, however well the tested code does. Tests that ask for the broker while they run count as well.
     """
-    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
-    names = [each for each in ("servers", "kafka") if each in request.fixturenames and each not in parameters]
-    if not names or not request.config.getoption("reruns", None):
+    if not request.config.getoption("reruns", None):
         return
-    given = request.getfixturevalue(names[0])
-    admin = _admin_of(given.settings.bootstrap_servers if isinstance(given, Broker) else given)
-    topics = {each for each in admin.list_topics(timeout=60).topics if not each.startswith("__")}
-    before = request.node.stash.setdefault(TOPICS_BEFORE, topics)
-    if topics != before:
-        for deletion in admin.delete_topics(sorted(topics - before)).values():
-            deletion.result(60)
+    shared = request.session.stash.get(SHARED_BROKERS, ()) if request.node.get_closest_marker("spark") else ()
+    brokers = [broker.settings.bootstrap_servers for broker in shared]
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    if "servers" in request.fixturenames and "servers" not in parameters:
+        brokers.append(request.getfixturevalue("servers"))
+    before = request.node.stash.get(TOPICS_BEFORE, None)
+    now = {servers: _topics_of(servers) for servers in brokers}
+    if before is None:
+        request.node.stash[TOPICS_BEFORE] = now
+        return
+    for servers, topics in now.items():
+        if new := topics - before.get(servers, set()):
+            for deletion in _admin_of(servers).delete_topics(sorted(new)).values():
+                deletion.result(60)
+
+
+def _topics_of(servers: str) -> set[str]:
+    return {each for each in _admin_of(servers).list_topics(timeout=60).topics if not each.startswith("__")}
 
 
 @cache
@@ -234,9 +244,10 @@ def _columns_for_small_batches() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """The plain broker of this process, for tests that need not stop it; topics and groups want names of their own."""
     with running_broker(tmp_path_factory.mktemp("kafka")) as running:
+        request.session.stash.setdefault(SHARED_BROKERS, []).append(running)
         yield running
 
 

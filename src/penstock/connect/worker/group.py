@@ -183,6 +183,7 @@ class WorkerGroupMembership:
         self._owned: dict[str, frozenset[Work]] = {}
         self._written: frozenset[Work] | None = None
         self._members: tuple[str, ...] = ()
+        self._in_plan: frozenset[str] = frozenset()
         self._looked = 0.0
 
     def poll(self, state: ConfigState, owned: Collection[Work]) -> WorkerView:
@@ -202,7 +203,8 @@ class WorkerGroupMembership:
         self._look(owned)
         if leads and self._worker in self._members:
             self._lead(state)
-        if self._worker not in self._members or (not leads and self._leader not in self._members):
+        has_joined = self._worker in self._members and self._worker in self._in_plan  # else its share is yet to come
+        if not has_joined or (not leads and self._leader not in self._members):
             return WorkerView("", False, self._generation, frozenset(), frozenset(), joined=False)  # noqa: FBT003 - not yet
         mine = {each for each, worker in self._plan.items() if worker == self._worker and not self._held(each)}
         mine -= {each for each in mine if not isinstance(each, str) and not self._may_start(state, each[0])}
@@ -246,15 +248,18 @@ class WorkerGroupMembership:
 
     def _look(self, owned: Collection[Work]) -> None:
         """Write what this worker owns, if it has changed, and read what the others have written."""
+        if time.monotonic() - self._looked >= _LOOK_S or self._worker not in self._members:
+            self._looked = time.monotonic()
+            members = self._log.group_state(self._group).members
+            was_member = self._worker in self._members
+            self._members = tuple(sorted({member.client for member in members}))
+            if not was_member and self._worker in self._members:
+                self._written = None  # the leader learns of this member from what it writes
         now = frozenset(owned)
         if now != self._written:
             document = {"work": [_form(each) for each in sorted(now, key=str)]}
             self._table.put([TableChange(f"{_OWNED}{self._worker}".encode(), json.dumps(document).encode())])
             self._written = now
-        if time.monotonic() - self._looked >= _LOOK_S or self._worker not in self._members:
-            self._looked = time.monotonic()
-            members = self._log.group_state(self._group).members
-            self._members = tuple(sorted({member.client for member in members}))
         for change in self._table.refresh():
             self._read(change)
 
@@ -262,7 +267,9 @@ class WorkerGroupMembership:
         document: Any = None if change.value is None else json.loads(change.value)
         if change.key == _PLAN:
             document = document or {}
-            self._plan = {_work(each): worker for worker, work in document.get("workers", {}).items() for each in work}
+            workers = document.get("workers", {})
+            self._plan = {_work(each): worker for worker, work in workers.items() for each in work}
+            self._in_plan = frozenset(workers)
             self._generation = int(document.get("generation", 0))
             self._leader = str(document.get("leader", ""))
             self._fenced = {name: (str(mark), int(count)) for name, (mark, count) in document.get("fenced", {}).items()}
@@ -272,6 +279,8 @@ class WorkerGroupMembership:
             self._owned.pop(worker, None)
         else:
             self._owned[worker] = frozenset(_work(each) for each in document["work"])
+            if worker not in self._members:
+                self._looked = 0.0  # it may have joined just now
 
     def _lead(self, state: ConfigState) -> None:
         """Write a new plan, if the members, the work or the configs of sources' tasks have changed.
@@ -287,12 +296,12 @@ class WorkerGroupMembership:
         work += [task for name in state.connectors for task in state.task_ids(name)]
         plan = planned(self._members, work, self._plan)
         fenced = self._fencing.fence(state, self._fenced, self._busy())
-        if plan == self._plan and fenced == self._fenced and self._leader == self._worker:
+        moved = plan != self._plan or self._in_plan != frozenset(self._members) or self._leader != self._worker
+        if not moved and fenced == self._fenced:
             return
         workers: dict[str, list[Any]] = {member: [] for member in self._members}
         for each, worker in plan.items():
             workers[worker].append(_form(each))
-        moved = plan != self._plan or self._leader != self._worker
         generation = self._generation + 1 if moved else self._generation
         document = {"generation": generation, "leader": self._worker, "workers": workers, "fenced": fenced}
         self._table.put_as_leader([TableChange(_PLAN, json.dumps(document).encode())])

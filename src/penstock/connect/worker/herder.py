@@ -462,7 +462,7 @@ class Herder:
                 status = statuses.tasks.get(task)
                 if not request.only_failed or (status is not None and status.state == "FAILED"):
                     self.restart_task(task)
-                    restarted.append((task, StoredStatus("RESTARTING", self.worker_id, self.view.generation)))
+                    restarted.append((task, self._task_status("RESTARTING", task)))
             statuses.put_tasks(restarted)  # a further request for those that have failed leaves them alone
 
     # Connectors
@@ -472,12 +472,14 @@ class Herder:
         for name in [
             name for name in self.connectors if name not in self.view.connectors or name not in state.connectors
         ]:
+            version = self.connectors[name].version
             self._stop_connector(name)
             self._retries.pop(name, None)
             if name not in state.connectors:
                 self.stores.statuses.forget(name)
             elif self.view.joined:  # else others have it by now, and write its state
-                self._put_status(name, StoredStatus("UNASSIGNED", self.worker_id, self.view.generation))
+                let_go = StoredStatus("UNASSIGNED", self.worker_id, self.view.generation, version)
+                self._put_status(name, let_go)
         for name in sorted(self.view.connectors & state.connectors.keys()):
             slot = self.connectors.get(name)
             if slot is None or slot.revision != state.revisions[name]:
@@ -585,11 +587,16 @@ class Herder:
         for task in self.tasks.take_ended():
             if task not in targets:
                 kept = task in self._configured()
-                gone.append((task, StoredStatus("UNASSIGNED", self.worker_id, self.view.generation) if kept else None))
+                gone.append((task, self._task_status("UNASSIGNED", task) if kept else None))
         if self.view.joined:
             self.stores.statuses.put_tasks(gone)
         if self.view.leads:
             self._forget_old_tasks()
+
+    def _task_status(self, state: str, task: ConnectorTaskId) -> StoredStatus:
+        """Return a state that this worker gives a task; the version stays the one that the task has told."""
+        before = self.stores.statuses.tasks.get(task)
+        return StoredStatus(state, self.worker_id, self.view.generation, None if before is None else before.version)
 
     def _configured(self) -> set[ConnectorTaskId]:
         state = self.stores.configs.state
