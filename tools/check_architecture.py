@@ -119,7 +119,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "testing",
     ),
     "state": ("views", "segments", "lmdb_replicas", "restores", "changelog"),
-    "testing": ("simulation", "replay"),
+    "testing": ("simulation",),
     "tools": ("broker", "demo"),
     "topology": ("operations", "configured", "building", "plan"),
 }

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from penstock.connect.connectors.confluent_jdbc_settings import SQL_SINK_MODEL, SQL_SOURCE_MODEL
+from penstock.connect.connectors.confluent_settings import SQL_SINK_MODEL, SQL_SOURCE_MODEL
 from penstock.connect.connectors.postgres import PostgresChangesConnector
 from penstock.connect.connectors.postgres.captured_tables import Capture
 from penstock.connect.connectors.postgres.column_masks import Patterns, column_rules

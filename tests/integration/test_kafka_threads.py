@@ -30,7 +30,7 @@ from penstock.log.kafka.wire.connection import BrokerConnection
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
 from penstock.runtime.exception_handlers import Response
-from penstock.testing.replay.replaying import PartitionRecords, replays_of
+from penstock.testing.replay import PartitionRecords, replays_of
 from threads import append, new_thread, records_of, thread_app
 
 PATIENCE_S = 120.0

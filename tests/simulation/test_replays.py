@@ -15,7 +15,7 @@ from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.loop.stream_thread import StreamThread, ThreadHooks
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
-from penstock.testing.replay.replaying import PartitionRecords, Replay, replays_of
+from penstock.testing.replay import PartitionRecords, Replay, replays_of
 from penstock.topology.topology import Topology
 from simulated_topologies import plan_of
 from threads import append, new_thread, thread_app

@@ -17,7 +17,7 @@ from penstock.errors import ConfigError, PenstockError
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.testing.replay.replaying import PartitionRecords, Replay
+    from penstock.testing.replay import PartitionRecords, Replay
     from penstock.topology.topology import Topology
 
 __all__ = ["register"]
@@ -72,7 +72,7 @@ def _replays(
     from penstock.cli.options import open_log_at
     from penstock.engines.application.locations import Locations, log_settings
     from penstock.engines.committed.opening import ThreadsPlanner
-    from penstock.testing.replay.replaying import replays_of
+    from penstock.testing.replay import replays_of
     from penstock.topology.configured.apply_settings import with_settings
 
     with open_log_at(str(config["bootstrap.servers"]), settings=log_settings(config)) as log:
@@ -86,7 +86,7 @@ def _replays(
 
 
 def _place(at: str, to: int | None) -> PartitionRecords:
-    from penstock.testing.replay.replaying import PartitionRecords
+    from penstock.testing.replay import PartitionRecords
 
     parts = _AT.fullmatch(at)
     if parts is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.connect.connectors.line_reader import FileNote, FilePlace, LineReader
-from penstock.connect.connectors.rotated_files import named_files
+from penstock.connect.connectors.rotated_lines import named_files
 from penstock.connect.data.stored_offsets import NotedOffset
 from penstock.errors import ConnectError
 

@@ -31,8 +31,7 @@ from penstock.connect.connectors.line_reader import (
     is_packed,
     is_whole,
 )
-from penstock.connect.connectors.rotated_files import base_name
-from penstock.connect.connectors.rotated_lines import FollowedFile
+from penstock.connect.connectors.rotated_lines import FollowedFile, base_name
 from penstock.connect.data import STRING, RetriableError, SinkBatch, SinkRecord, SourceBatch
 from penstock.connect.data.stored_offsets import NotedOffset
 from penstock.connect.plugins.registry import KAFKA_VERSION

@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.connect.api import Connector
 from penstock.connect.config import Model
-from penstock.connect.connectors.confluent_http_settings import HTTP_SOURCE_MODEL
+from penstock.connect.connectors.confluent_settings import HTTP_SOURCE_MODEL
 from penstock.connect.connectors.datagen import DatagenSource
 from penstock.connect.connectors.http_source import http_poll
 from penstock.connect.connectors.lakehouse import (

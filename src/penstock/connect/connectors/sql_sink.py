@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.connect.api import SinkTask
 from penstock.connect.config import ConfigDef, Model
-from penstock.connect.connectors.confluent_jdbc_settings import SQL_SINK_MODEL
+from penstock.connect.connectors.confluent_settings import SQL_SINK_MODEL
 from penstock.connect.connectors.postgres.types import PgType
 from penstock.connect.connectors.same_config_tasks import AlikeTasksSink
 from penstock.connect.connectors.sql_columns import ColumnRules

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock.base.log_lines import own_logger
 from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
 from penstock.connect.config import ConfigDef, Model
-from penstock.connect.connectors.confluent_jdbc_settings import SQL_SOURCE_MODEL
+from penstock.connect.connectors.confluent_settings import SQL_SOURCE_MODEL
 from penstock.connect.connectors.sql_columns import ColumnRules, SqlColumn
 from penstock.connect.connectors.sql_databases import DatabaseFile, database_error, open_engine
 from penstock.connect.connectors.sql_readers import reader_for

@@ -22,7 +22,7 @@ from penstock.connect.config import (
     WebUrl,
     named_values,
 )
-from penstock.connect.connectors.confluent_http_settings import HTTP_SINK_MODEL
+from penstock.connect.connectors.confluent_settings import HTTP_SINK_MODEL
 from penstock.connect.connectors.http_requests import (
     ArrivedRecords,
     AskedWait,

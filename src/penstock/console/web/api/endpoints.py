@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount, Route
 
 from penstock.console.exposed_application import ExposedQueries
-from penstock.console.web.api import applications, health, parts, topic_endpoints, writes
+from penstock.console.web.api import applications, parts, topic_endpoints, writes
 from penstock.console.web.api.parts import complete, connectors, query, statements
 from penstock.console.web.api.streams import application_events, tail_events
 from penstock.console.web.live import Channels, TooManyStreamsError
@@ -66,9 +66,9 @@ _READS: tuple[tuple[str, Read], ...] = (
     ("/sql/complete", complete),
     ("/sql", query),
     ("/alerts", applications.alerts),
-    ("/metrics", health.metrics),
-    ("/health", health.health),
-    ("/ready", health.ready),
+    ("/metrics", applications.metrics),
+    ("/health", applications.health),
+    ("/ready", applications.ready),
 )
 _CHANGES: tuple[tuple[str, str, Role, Change], ...] = (
     ("/groups/{name:path}/reset", "reset group {name}", Role.OPERATOR, writes.reset),

@@ -1,12 +1,15 @@
-"""The tasks of a hosted stream thread: changed as the driver's lists say, while the thread runs."""
+"""The tasks of a hosted stream thread, which the driver's lists change while it runs, and notes of their restores."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.engines.threads.loop.shared_lookups import AskedOnce
 from penstock.engines.threads.loop.standby import StateUpdater, followed_places, replica_lag
+from penstock.engines.threads.loop.thread_environment import AskedOnce
 from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.log.open import open_log
 from penstock.topology.plan.plan import TaskId
@@ -14,11 +17,34 @@ from penstock.topology.plan.plan import TaskId
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
     from penstock.engines.threads.hosting.epoch_job import ContinuousJob
-    from penstock.engines.threads.hosting.restore_notes import RestoreNotes
     from penstock.engines.threads.loop.stream_thread import StreamThread
     from penstock.engines.threads.loop.thread_environment import ThreadLog
+    from penstock.state.restores.restore_progress import RestoreProgress
 
-__all__ = ["HostedTasks"]
+__all__ = ["HostedTasks", "RestoreNotes"]
+
+_KEPT_S = 30.0  # after the end of a restore: reports follow each other in a second
+
+
+class RestoreNotes:
+    """The newest progress of each store; a restore that has ended is named for a while, so that no report misses it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[tuple[str, int], tuple[float, RestoreProgress]] = {}
+
+    def note(self, progress: RestoreProgress) -> None:
+        """Note the progress of a store."""
+        with self._lock:
+            self._found[progress.store, progress.partition] = (time.monotonic(), progress)
+
+    def newest(self) -> list[dict[str, Any]]:
+        """Return the newest progress of each store, as JSON holds it."""
+        old = time.monotonic() - _KEPT_S
+        with self._lock:
+            self._found = {key: note for key, note in self._found.items() if note[0] > old or not note[1].is_done}
+            return [asdict(progress) for _, progress in self._found.values()]
+
 
 _NEAR = 10_000  # records: a replica that lacks no more is caught up by the loop itself, in some milliseconds
 

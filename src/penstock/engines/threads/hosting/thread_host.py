@@ -15,7 +15,7 @@ from penstock.engines.spark.failures import to_worker_error
 from penstock.engines.spark.job import load_app
 from penstock.engines.spark.worker_process import prepare_worker
 from penstock.engines.threads.hosting.epoch_job import thread_name
-from penstock.engines.threads.hosting.restore_notes import RestoreNotes
+from penstock.engines.threads.hosting.hosted_tasks import RestoreNotes
 from penstock.errors import FencedError, OffsetOutOfRangeError
 from penstock.log.base import TopicPartition
 

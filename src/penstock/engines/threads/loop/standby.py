@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.threads.loop.shared_lookups import AskedOnce
+from penstock.engines.threads.loop.thread_environment import AskedOnce
 from penstock.engines.threads.replicas.restoring import source_topics
 from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.errors import (

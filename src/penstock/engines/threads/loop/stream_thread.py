@@ -30,9 +30,8 @@ from penstock.engines.threads.loop.commit import (
 )
 from penstock.engines.threads.loop.global_state import GlobalState, open_globals
 from penstock.engines.threads.loop.pace import Pace, merged_by_time, pace_groups
-from penstock.engines.threads.loop.shared_lookups import AskedOnce
 from penstock.engines.threads.loop.task import ActiveTask
-from penstock.engines.threads.loop.thread_environment import ThreadHooks, ThreadLog
+from penstock.engines.threads.loop.thread_environment import AskedOnce, ThreadHooks, ThreadLog
 from penstock.engines.threads.loop.thread_figures import StepTimes, TaskFigures, ThreadFigures
 from penstock.engines.threads.replicas.restoring import restored_places
 from penstock.engines.threads.replicas.task_replica import TaskReplica

@@ -1,10 +1,10 @@
-"""Confluent's HTTP source and sink: their settings that the connectors here do not have."""
+"""Confluent's HTTP and JDBC connectors: their settings that the connectors here do not have."""
 
 from __future__ import annotations
 
-from penstock.connect.config import Model
+from penstock.connect.config import Model, Refused
 
-__all__ = ["HTTP_SINK_MODEL", "HTTP_SOURCE_MODEL"]
+__all__ = ["HTTP_SINK_MODEL", "HTTP_SOURCE_MODEL", "SQL_SINK_MODEL", "SQL_SOURCE_MODEL"]
 
 _HEADERS = "Set headers, as name:value,name:value."
 _SECRETS = "Set authorization, the header of requests: Basic ..., Bearer ..."
@@ -84,5 +84,41 @@ HTTP_SINK_MODEL = Model(
         "behavior.on.error": "Set errors.tolerance, and a dead letter queue.",
         "report.errors.as": _REPORTS,
         "reporter.": _REPORTS,
+    },
+)
+
+_CREDENTIALS = Refused(
+    "Set connection.user and connection.password; the worker's config providers read them from files.",
+    unless=("io.confluent.connect.jdbc.util.DefaultJdbcCredentialsProvider",),
+)
+_CALENDAR = Refused(
+    "Dates follow the Gregorian calendar of today, also before 1582: set PROLEPTIC_GREGORIAN.",
+    unless=("proleptic_gregorian",),
+)
+_RECONNECTS = "a database that cannot be reached is tried again without a limit."
+_DIALECT = "the dialect is that of connection.url."
+_BUFFER = "rows are read when they are asked for, batch.max.rows at a time."
+
+SQL_SOURCE_MODEL = Model(
+    "Confluent's JDBC source",
+    refused={"jdbc.credentials.provider.": _CREDENTIALS, "date.calendar.system": _CALENDAR},
+    idle={
+        "connection.attempts": _RECONNECTS,
+        "connection.backoff.ms": _RECONNECTS,
+        "dialect.name": _DIALECT,
+        "max.buffer.size": _BUFFER,
+        "poll.linger.ms": _BUFFER,
+        "table.monitoring.startup.polling.limit.ms": "tables are listed when the tasks are made.",
+        "engine.shutdown.timeout": "a query ends with the task.",
+    },
+)
+SQL_SINK_MODEL = Model(
+    "Confluent's JDBC sink",
+    refused={"jdbc.credentials.provider.": _CREDENTIALS, "date.calendar.system": _CALENDAR},
+    idle={
+        "connection.attempts": _RECONNECTS,
+        "connection.backoff.ms": _RECONNECTS,
+        "dialect.name": _DIALECT,
+        "mssql.use.merge.holdlock": "rows of SQL Server are updated or inserted without MERGE.",
     },
 )

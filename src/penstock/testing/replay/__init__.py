@@ -1,1 +1,0 @@
-"""Records of production processed again, with the state of their moment."""
