@@ -189,6 +189,7 @@ def is_removed(folder: Path) -> bool:
     return not folder.exists()
 
 
+@pytest.mark.whole
 def test_the_driver_dies_at_any_time(site: Site) -> None:
     site.send(120)
     process = site.start()

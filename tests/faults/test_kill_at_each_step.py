@@ -27,7 +27,7 @@ def _whole(*faults: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "fault", ["2:0:0_1", "5:1:driver", *_whole("0:1:0_0", "1:1:1_1", "2:1:1_0", "3:1:1_0", "4:1:0_1")]
+    "fault", ["2:0:0_1", *_whole("0:1:0_0", "1:1:1_1", "2:1:1_0", "3:1:1_0", "4:1:0_1", "5:1:driver")]
 )
 def test_killed_at(fault: str, calm: Any, tmp_path: Path, spark: Any) -> None:
     prepare(tmp_path)

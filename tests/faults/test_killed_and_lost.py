@@ -25,8 +25,7 @@ def _is_gone(folder: Path) -> bool:
     "fault",
     [
         "2:0:0_1",
-        "3:1:0_0",
-        *(pytest.param(each, marks=pytest.mark.whole) for each in ("1:1:1_1", "3:1:1_0", "5:1:driver")),
+        *(pytest.param(each, marks=pytest.mark.whole) for each in ("1:1:1_1", "3:1:0_0", "3:1:1_0", "5:1:driver")),
     ],
 )
 def test_killed_and_lost_at(fault: str, calm: Any, tmp_path: Path, spark: Any) -> None:

@@ -97,7 +97,9 @@ def test_a_member_that_another_program_removes_does_not_join_again(broker: Broke
         assert other.committed_offsets(name) == {PLACE: 0}
 
 
-@pytest.mark.parametrize("sees", ["the coordinator's log", "the group's offsets"])
+@pytest.mark.parametrize(
+    "sees", ["the coordinator's log", pytest.param("the group's offsets", marks=pytest.mark.whole)]
+)
 def test_a_member_that_its_coordinator_has_forgotten_with_its_newest_records_joins_again(
     broker: Broker, tmp_path: Path, sees: str
 ) -> None:

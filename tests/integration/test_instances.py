@@ -182,7 +182,7 @@ def over_broker(tmp_path: Path, kafka: Broker) -> Iterator[Scene]:
         yield scene
 
 
-@pytest.mark.parametrize("where", ["embedded", "over_broker"])
+@pytest.mark.parametrize("where", [pytest.param("embedded", marks=pytest.mark.whole), "over_broker"])
 def test_instances_share_the_tasks_and_take_over_from_each_other(where: str, request: pytest.FixtureRequest) -> None:
     """From a thread that dies, from an instance that is killed whole, and from one that ends."""
     scene: Scene = request.getfixturevalue(where)
@@ -251,7 +251,7 @@ def test_tasks_with_much_state_move_to_another_place_once_it_is_there(embedded: 
     assert moved
 
 
-@pytest.mark.parametrize("where", ["embedded", "over_broker"])
+@pytest.mark.parametrize("where", ["embedded", pytest.param("over_broker", marks=pytest.mark.whole)])
 def test_a_second_start_shares_the_tasks_without_any_setting(where: str, request: pytest.FixtureRequest) -> None:
     scene: Scene = request.getfixturevalue(where)
     scene.settings = {}
@@ -287,7 +287,9 @@ def test_a_second_start_shares_the_tasks_without_any_setting(where: str, request
     eventually(lambda: not scene.members(), facts=scene.described)
 
 
-@pytest.mark.parametrize(("where", "how"), [("embedded", "end"), ("over_broker", "kill")])
+@pytest.mark.parametrize(
+    ("where", "how"), [pytest.param("embedded", "end", marks=pytest.mark.whole), ("over_broker", "kill")]
+)
 def test_a_second_driver_of_micro_batches_waits_and_takes_over(
     where: str, how: str, request: pytest.FixtureRequest
 ) -> None:

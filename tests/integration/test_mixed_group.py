@@ -65,6 +65,7 @@ def test_instances_in_python_and_in_java_share_the_tasks_of_one_application(grou
     assert group.problems() == []
 
 
+@pytest.mark.whole
 def test_a_running_word_count_is_moved_from_java_to_python() -> None:
     """The script of docs/how-to/move-from-java.md."""
     done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=900, check=False)

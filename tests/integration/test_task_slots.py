@@ -40,7 +40,11 @@ context.stop()
 
 @pytest.mark.parametrize(
     ("master", "of", "slots", "spare"),
-    [("local[3]", "user", 3, 0), ("local[3]", "penstock", 3, 4), ("local-cluster[2,2,1024]", "user", 4, 0)],
+    [
+        ("local[3]", "user", 3, 0),
+        ("local[3]", "penstock", 3, 4),
+        pytest.param("local-cluster[2,2,1024]", "user", 4, 0, marks=pytest.mark.whole),
+    ],
 )
 def test_the_slots_of_spark_are_counted(tmp_path: Path, master: str, of: str, slots: int, spare: int) -> None:
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}

@@ -12,12 +12,10 @@ from soak_power import is_possible
 ENDED = "power_cut" if is_possible() else "driver_killed"
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "faults",
-    [
-        ["broker_restarted"],
-        pytest.param(["executor_killed_late", "broker_restarted", ENDED], marks=pytest.mark.whole),
-    ],
+    [["broker_restarted"], ["executor_killed_late", "broker_restarted", ENDED]],
     ids=lambda faults: str(len(faults)),
 )
 def test_nothing_lost_and_nothing_double(faults: list[str], tmp_path: Path) -> None:
