@@ -10,9 +10,13 @@ from collections.abc import Iterator
 
 from penstock.tools.broker.process import Broker
 
-__all__ = ["END_TXN", "INIT_PRODUCER", "LIST_TRANSACTIONS", "PRODUCE", "KafkaProxy", "kafka_proxy"]
+__all__ = [
+    "CREATE_PARTITIONS", "CREATE_TOPICS", "DELETE_TOPICS", "END_TXN", "INIT_PRODUCER", "LIST_TRANSACTIONS", "PRODUCE",
+    "KafkaProxy", "kafka_proxy",
+]  # fmt: skip
 
 PRODUCE, INIT_PRODUCER, END_TXN, LIST_TRANSACTIONS = 0, 22, 26, 66  # Kafka's numbers of requests
+CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 _LOCAL = b"127.0.0.1"
 _PATIENCE_S = 60
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from eventually import eventually
+from kafka_proxy import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, kafka_proxy
 from penstock.errors import (
     CheckpointMismatchError,
     FencedError,
@@ -214,6 +215,20 @@ def test_unknown_and_existing_topics_are_told(log, topic):
     eventually(lambda: (log.partitions(topic), log.topic(topic).config) == wanted)
     log.delete_topic(topic)
     assert topic not in {t.name for t in log.topics()}
+
+
+def test_a_change_of_a_topic_is_done_although_the_answer_is_lost(kafka):
+    name = f"lost-{next(NAMES)}"
+    with kafka_proxy(kafka) as proxy, open_log(proxy.servers) as log:
+        proxy.lose_answers(CREATE_TOPICS)
+        log.create_topic(name, 2)
+        proxy.lose_answers(CREATE_PARTITIONS)
+        log.create_partitions(name, 3)
+        assert log.partitions(name) == 3
+        proxy.lose_answers(DELETE_TOPICS)
+        log.delete_topic(name)
+        assert name not in [each.name for each in log.topics()]
+    assert proxy.lost == 3
 
 
 def test_what_is_too_large_is_told_row_by_row(log):

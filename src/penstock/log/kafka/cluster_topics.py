@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 )
 
 from penstock.base.nearest_name import did_you_mean
-from penstock.errors import LogUnavailableError, TopicExistsError, UnknownTopicError
+from penstock.errors import LogError, LogUnavailableError, TopicExistsError, UnknownTopicError
 from penstock.log.acls import TopicAcl
 from penstock.log.base import OffsetAndMetadata, OffsetAndTime, TopicInfo, TopicPartition
 from penstock.log.client_counts import timed
@@ -149,10 +149,22 @@ class Topics:
     def create(self, name: str, partitions: int, config: Mapping[str, str], replication: int = -1) -> None:
         """Create a topic, and wait until all brokers know it."""
         admin = self._clients.admin()
+        is_unsure = False  # whether the brokers may have created it without an answer that came
 
         def act() -> None:
+            nonlocal is_unsure
             new = NewTopic(name, partitions, replication, config=dict(config))
-            admin.create_topics([new], operation_timeout=_REQUEST_S)[name].result(_REQUEST_S + 1)
+            try:
+                admin.create_topics([new], operation_timeout=_REQUEST_S)[name].result(_REQUEST_S + 1)
+            except TimeoutError:
+                is_unsure = True
+                raise
+            except KafkaException as error:
+                code = error_of(error).code()
+                if code == KafkaError.TOPIC_ALREADY_EXISTS and is_unsure:
+                    return
+                is_unsure = is_unsure or code < 0 or code == KafkaError.REQUEST_TIMED_OUT
+                raise
 
         try:
             self.ask(act, f"creating topic {name!r}", "CREATE", topic=name)
@@ -171,7 +183,15 @@ class Topics:
         self._counts.pop(name, None)
         self.partitions(name)
         admin = self._clients.admin()
-        act = lambda: admin.delete_topics([name], operation_timeout=_REQUEST_S)[name].result(_REQUEST_S + 1)  # noqa: E731
+
+        def act() -> None:
+            try:
+                admin.delete_topics([name], operation_timeout=_REQUEST_S)[name].result(_REQUEST_S + 1)
+            except KafkaException as error:  # it was there a moment ago: perhaps the brokers' answer has not come
+                is_unknown = error_of(error).code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+                if not is_unknown or name in self._clients.cluster().partition_counts():
+                    raise
+
         self.ask(act, f"deleting topic {name!r}", "DELETE", topic=name)
         self._counts.pop(name, None)
         self._settle(lambda: name not in self.counts(), f"topic {name!r} to be gone")
@@ -179,8 +199,14 @@ class Topics:
     def add_partitions(self, name: str, total: int) -> None:
         """Add partitions until the topic has ``total``."""
         admin = self._clients.admin()
+        before = self.counts().get(name, total)
         act = lambda: admin.create_partitions([NewPartitions(name, total)])[name].result(_REQUEST_S)  # noqa: E731
-        self.ask(act, f"adding partitions to {name!r}", "ALTER", topic=name)
+        try:
+            self.ask(act, f"adding partitions to {name!r}", "ALTER", topic=name)
+        except LogError as error:
+            was_added = before < total == self.counts().get(name)  # by a request whose answer has not come
+            if not was_added or error_code(error) != KafkaError.INVALID_PARTITIONS:
+                raise
         self._counts.pop(name, None)
         self._settle(lambda: self.counts().get(name) == total, f"topic {name!r} to have {total} partitions")
 
