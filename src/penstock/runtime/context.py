@@ -163,6 +163,7 @@ class TaskContext:
         self.sensor = surroundings.sensor
         self.wall_clock_ms = surroundings.start_ms()
         self.batch = 0  # the number of the present part of a batch
+        self.step = 0  # how often the record that is processed by itself has been passed on
         self.begun = 0  # batches so far
         self.stream_queue = PunctuationQueue()
         self.wall_clock_queue = PunctuationQueue()
@@ -259,6 +260,19 @@ class TaskContext:
             latest = int(self.input_stream_times[-1])
         if batch.length:
             self.put_meta(STREAM_TIME, latest)
+
+    def begin_record(self, record: TaskInput, timestamp: int | None) -> int:
+        """Start with a record that is processed by itself, None: it cannot be; return the task's stream time."""
+        self.batch += 1
+        self.begun += 1
+        self.step = 0
+        self.input = record
+        meta = self._state.meta
+        before = meta.get(STREAM_TIME, -1)
+        if timestamp is None:
+            return before
+        meta[STREAM_TIME] = latest = max(timestamp, before)
+        return latest
 
     def let_go(self) -> None:
         """Forget the records of the batch, which are large perhaps: the next one may be long in coming."""

@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 
 from penstock.errors import ProcessingError
-from penstock.runtime.operator import Operator
-from penstock.runtime.rows import Rows
+from penstock.runtime.operator import Operator, RowStep
+from penstock.runtime.rows import Row, Rows
 from penstock.serde.column import Column
 from penstock.topology.operations.base import (
     Branch,
@@ -159,6 +159,7 @@ def evaluate(function: Function, rows: Rows, node: str) -> pl.Series:
 
 # Calls of functions
 
+_STOPPED = "the function raised StopIteration"
 OnError = Callable[[int, Exception], bool]  # returns whether the rows that follow fall with this one
 
 
@@ -186,6 +187,37 @@ def apply(function: Function, rows: Rows, node: str, context: TaskContext) -> tu
     if results and is_expression(results[0]):
         raise returned_expression(function, node)
     return Column.of_items(results), failures_removed(failed, len(rows))
+
+
+_FAILED: Any = object()  # in place of the result of a call that raised
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes, list, tuple, dict})  # types that are no expression
+
+
+def row_call(function: Function, node: str, context: TaskContext) -> Callable[[Row], Any] | None:
+    """Return the call of a function with a row by itself, as `apply` calls it; None: it is not called by row.
+
+    The result is `_FAILED` where the call raised, which has been reported then.
+    """
+    if function.is_expression or function.takes_columns:
+        return None
+    fn, takes_key = function.fn, function.arity != 1
+
+    def failed(row: Row, error: Exception) -> Any:
+        context.failed(node, function, row.rows(context.step), 0, error)
+        return _FAILED
+
+    def call_with(row: Row) -> Any:
+        try:
+            result = fn(row.key, row.value) if takes_key else fn(row.value)
+        except StopIteration:
+            return failed(row, RuntimeError(_STOPPED))
+        except Exception as error:  # noqa: BLE001 - whatever a user's function raises
+            return failed(row, error)
+        if type(result) not in _PLAIN and is_expression(result):
+            raise returned_expression(function, node)
+        return result
+
+    return call_with
 
 
 def returned_expression(function: Function, node: str) -> ProcessingError:
@@ -218,7 +250,7 @@ def gather(calls: Iterator[Any], total: int, on_error: OnError) -> tuple[list[An
             raised = error
         else:
             # A StopIteration that leaves a user's function ends `map` silently.
-            raised = RuntimeError("the function raised StopIteration")
+            raised = RuntimeError(_STOPPED)
         row = len(results) + len(failed)
         if row == total:
             return results, failed
@@ -393,10 +425,16 @@ class _PassThrough(_Base):
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         return rows
 
+    def row_step(self) -> RowStep:
+        return lambda row: row
+
 
 class _DropNullKeys(_Base):
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         return rows.filter(~rows.keys.null_mask())
+
+    def row_step(self) -> RowStep:
+        return lambda row: None if row.key is None else row
 
 
 class _Filter(_Base):
@@ -409,6 +447,18 @@ class _Filter(_Base):
         mask = truth(verdicts)
         return rows.filter(~mask if self._operation.negate else mask)
 
+    def row_step(self) -> RowStep | None:
+        called = row_call(self._operation.predicate, self._name, self._context)
+        if called is None:
+            return None
+        negate = self._operation.negate
+
+        def step(row: Row) -> Row | None:
+            verdict = called(row)
+            return None if verdict is _FAILED or bool(verdict) == negate else row
+
+        return step
+
 
 class _MapValues(_Base):
     def __init__(self, node: ProcessorNode, context: TaskContext) -> None:
@@ -418,6 +468,17 @@ class _MapValues(_Base):
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         rows, values = self._apply(self._fn, rows)
         return rows.with_values(values)
+
+    def row_step(self) -> RowStep | None:
+        called = row_call(self._fn, self._name, self._context)
+        if called is None:
+            return None
+
+        def step(row: Row) -> Row | None:
+            value = called(row)
+            return None if value is _FAILED else Row(row.timestamp, row.key, value, row.headers, row.old, row.origin)
+
+        return step
 
 
 class _SelectKey(_Base):
@@ -429,6 +490,17 @@ class _SelectKey(_Base):
         rows, keys = self._apply(self._fn, rows)
         return rows.with_keys(keys)
 
+    def row_step(self) -> RowStep | None:
+        called = row_call(self._fn, self._name, self._context)
+        if called is None:
+            return None
+
+        def step(row: Row) -> Row | None:
+            key = called(row)
+            return None if key is _FAILED else Row(row.timestamp, key, row.value, row.headers, row.old, row.origin)
+
+        return step
+
 
 class _Peek(_Base):
     """The operator that calls a function for its effect: peek, and foreach, which has no children."""
@@ -439,6 +511,10 @@ class _Peek(_Base):
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         return self._apply(self._fn, rows)[0]
+
+    def row_step(self) -> RowStep | None:
+        called = row_call(self._fn, self._name, self._context)
+        return None if called is None else lambda row: None if called(row) is _FAILED else row
 
 
 class _Unpacking(_Base):
@@ -496,6 +572,24 @@ class _MapPairs(_Unpacking):
         else:
             rows, pairs = self._unpack(self._fn, rows, pair_of)
         return rows.with_pairs(Column.of_items([p[0] for p in pairs]), Column.of_items([p[1] for p in pairs]))
+
+    def row_step(self) -> RowStep | None:
+        called = row_call(self._fn, self._name, self._context)
+        if called is None:
+            return None
+
+        def step(row: Row) -> Row | None:
+            pair = called(row)
+            if pair is _FAILED:
+                return None
+            try:
+                key, value = pair_of(pair)
+            except Exception as error:  # noqa: BLE001 - as `_unpack`
+                self._context.failed(self._name, self._fn, row.rows(self._context.step), 0, error)
+                return None
+            return Row(row.timestamp, key, value, row.headers, row.old, row.origin)
+
+        return step
 
     def _unpack_results(self, rows: Rows, results: list[Any]) -> tuple[Rows, list[Any]]:
         """Unpack results of an expression that are not structs {key, value}: each row fails by itself."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
-from penstock.runtime.rows import Rows
+from penstock.runtime.rows import Row, Rows
 from penstock.serde.column import Column
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-__all__ = ["Operator", "TableView"]
+__all__ = ["Operator", "RowStep", "TableView"]
+
+RowStep: TypeAlias = Callable[[Row], Row | Iterable[Row] | None]
+"""An operator's work for a row by itself: the row that goes on, several of them, or None."""
 
 
 class TableView(Protocol):
@@ -47,12 +50,16 @@ class Operator(ABC):
         leaves_out_rows: Whether what a row that fails has done and leaves undone is by column the same as alone, mostly
             nothing, so that all others may go on.
         keeps_users_state: Whether the user's code in it may remember records, so that none may be processed twice.
+        caches_rows: Whether it sends what leaves a cache, where several updates of a batch become one.
+        makes_many: Whether several rows may come of one.
     """
 
     runs_without_rows: bool = False
     sliced_reason: str | None = None
     leaves_out_rows: bool = False
     keeps_users_state: bool = False
+    caches_rows: bool = False
+    makes_many: bool = False
 
     @abstractmethod
     def process(self, rows: Rows, parent: str) -> Rows | Iterable[tuple[str | None, Rows]]:
@@ -63,6 +70,13 @@ class Operator(ABC):
         Rows must be in order of place. A row that comes from one input row keeps its place; several rows from one get
         ``place.extend(number)``.
         """
+
+    def row_step(self) -> RowStep | None:
+        """Return the work for a row by itself, which equals `process` with a batch of that row; None: there is none.
+
+        Depth first, each of several rows reaches the children before the next one is asked for.
+        """
+        return None
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
         """Release all resources that it holds open."""

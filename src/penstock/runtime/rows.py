@@ -25,15 +25,19 @@ __all__ = [
     "BytesColumn",
     "DecodedRecords",
     "ExtractorRecord",
+    "NO_OLD",
     "Headers",
     "Place",
     "RawRecord",
     "RecordContext",
+    "RecordInput",
+    "Row",
     "Rows",
     "TaskInput",
     "TopicBatch",
     "bytes_of",
     "bytes_of_headers",
+    "bytes_of_record",
     "headers_of",
     "record_context",
     "volumes_of_changes",
@@ -101,7 +105,17 @@ class TopicBatch:
         """The bytes of keys, values and headers, as Kafka counts them."""
         if self.rows is None:
             return _bytes_of_columns(self.records)
-        return sum(map(_bytes_of_record, self.rows))
+        return sum(map(bytes_of_record, self.rows))
+
+    def only(self) -> RawRecord:
+        """Return the record of a batch that has no other one."""
+        if self.rows is not None:
+            return self.rows[0]
+        headers = headers_of(self._records.column("headers"))
+        offset, timestamp, key, value = (
+            self._records.column(name)[0].as_py() for name in ("offset", "timestamp", "key", "value")
+        )
+        return RawRecord(self.topic, offset, timestamp, key, value, headers[0] if headers else (), self.partition)
 
     @property
     def records(self) -> pa.RecordBatch:
@@ -396,6 +410,79 @@ class Rows:
         return merged.take(merged.place.order())
 
 
+NO_OLD: Any = object()  # in place of the old value: the row is no change of a table
+
+
+class Row:
+    """A row by itself, as it goes from operator to operator where no batch is needed; nobody changes one.
+
+    Attributes:
+        timestamp: Its time.
+        key: The key; a `Windowed` one below aggregations in windows.
+        value: The value; of a table's change the new one.
+        headers: The headers.
+        old: The old value of a table's change; `NO_OLD` of a stream's row.
+        origin: The source record of a row that waited in a buffer; None: it is the task's input.
+        batch: The batch of this row alone from which it was taken, if it was.
+    """
+
+    __slots__ = ("batch", "headers", "key", "old", "origin", "timestamp", "value")
+
+    def __init__(
+        self,
+        timestamp: int,
+        key: Any,
+        value: Any,
+        headers: Headers = (),
+        old: Any = NO_OLD,
+        origin: RecordContext | None = None,
+    ) -> None:
+        self.timestamp = timestamp
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.old = old
+        self.origin = origin
+        self.batch: Rows | None = None
+
+    def rows(self, step: int) -> Rows:
+        """Return the batch of this row, or a new one, whose place is the step at which the row was passed on."""
+        return self.batch or Rows(
+            Place((0, step), 1),
+            np.array([self.timestamp], np.int64),
+            Column.of_items([self.key]),
+            Column.of_items([self.value]),
+            [self.headers] if self.headers else None,
+            None if self.old is NO_OLD else Column.of_items([self.old]),
+            None,
+            None if self.origin is None else [self.origin],
+        )
+
+    @classmethod
+    def only_of(cls, rows: Rows) -> Row:
+        """Return the row of a batch that has no other one."""
+        (row,) = cls.each_of(rows)
+        row.batch = rows
+        return row
+
+    @classmethod
+    def each_of(cls, rows: Rows) -> list[Row]:
+        """Return the rows of a batch."""
+        count = len(rows)
+        return [
+            cls(*one)
+            for one in zip(
+                rows.timestamps.tolist(),
+                rows.keys.items(),
+                rows.values.items(),
+                rows.headers or [()] * count,
+                [NO_OLD] * count if rows.olds is None else rows.olds.items(),
+                rows.origins or [None] * count,
+                strict=True,
+            )
+        ]
+
+
 # The input of a task
 
 _NONE = Rows(Place((np.empty(0, np.int64),), 0), np.empty(0, np.int64), Column.nulls(0), Column.nulls(0))
@@ -533,6 +620,38 @@ class TaskInput:
         return context
 
 
+class RecordInput(TaskInput):
+    """The input of one record that is processed by itself.
+
+    Args:
+        record: The record.
+        name: The name of its topic in the log.
+        is_read: Whether it could be decoded.
+    """
+
+    def __init__(self, record: RawRecord, name: str, *, is_read: bool) -> None:
+        self._record = record
+        self._name = name
+        self.length = int(is_read)
+        self._context: RecordContext | None = None
+
+    @property
+    def timestamps(self) -> NDArray[np.int64]:  # type: ignore[override]
+        """The time of the record."""
+        return np.array([self._record.timestamp] * self.length, np.int64)
+
+    def record(self, position: int) -> RecordContext:
+        """Return the source record of an input position."""
+        if position >= self.length:
+            return RecordContext(None, -1, -1, -1, ())
+        if self._context is None:
+            raw = self._record
+            self._context = RecordContext(
+                self._name, raw.partition, raw.offset, raw.timestamp, raw.headers, raw.key, raw.value
+            )
+        return self._context
+
+
 def _rows_of(piece: DecodedRecords, place: Place) -> Rows:
     return Rows(place, piece.timestamps, piece.keys, piece.values, piece.headers, piece.olds)
 
@@ -547,7 +666,8 @@ def _bytes_of_columns(batch: pa.RecordBatch) -> int:
     return size + sum(map(bytes_of_headers, headers_of(headers) or ()))
 
 
-def _bytes_of_record(record: RawRecord) -> int:
+def bytes_of_record(record: RawRecord) -> int:
+    """Return the bytes of key, value and headers, as Kafka's consumer counts them."""
     key, value = record.key, record.value
     size = (-1 if key is None else len(key)) + (-1 if value is None else len(value))  # -1 as above
     return size + bytes_of_headers(record.headers) if record.headers else size

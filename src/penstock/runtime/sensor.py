@@ -7,19 +7,21 @@ figures of what has happened, never with the records themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
 
 from penstock.base.clock import unix_ms
 from penstock.metrics.task_counts import FLUSH, OTHER_ERRORS, OTHER_REASONS, Cause, Spread, TaskCounts
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from penstock.metrics.task_counts import Example
 
-__all__ = ["CountingSensor", "HeldEvents", "Sensor", "SensorGroup", "Volume"]
+__all__ = ["CountingSensor", "HeldEvents", "RecordWork", "Sensor", "SensorGroup", "Volume"]
 
 
 class Volume(NamedTuple):
@@ -32,6 +34,31 @@ class Volume(NamedTuple):
 
     records: int
     bytes: int
+
+
+@dataclass(slots=True)
+class RecordWork:
+    """What a task has done with a record that it has processed by itself.
+
+    Attributes:
+        node: The source.
+        topic: Its topic, by its name in the log.
+        size_bytes: The bytes of key, value and headers.
+        timestamp: Its time; None: it could not be decoded.
+        stream_time: The task's stream time with it.
+        nodes: Operator -> rows in, rows out, seconds.
+        completed: The nodes without children, sinks among them, that got a row, and its time.
+        sent: Sink, topic in the log, and bytes of each record that was encoded.
+    """
+
+    node: str
+    topic: str
+    size_bytes: int
+    timestamp: int | None
+    stream_time: int
+    nodes: dict[str, list[float]] = field(default_factory=dict)
+    completed: list[tuple[str, int]] = field(default_factory=list)
+    sent: list[tuple[str, str, int]] = field(default_factory=list)
 
 
 class Sensor:
@@ -62,6 +89,20 @@ class Sensor:
 
         ``unread`` records could not be decoded or had no valid time.
         """
+
+    def on_record(self, task_id: str, work: RecordWork) -> None:
+        """Called when a record has been processed by itself, in place of the events that a batch of it has."""
+        is_read = work.timestamp is not None
+        times = np.array([work.timestamp] if is_read else [], np.int64)
+        self.on_consumed(task_id, work.node, work.topic, Volume(1, work.size_bytes), times)
+        stream_times = np.full(len(times) + 1, work.stream_time, np.int64)
+        self.on_input(task_id, times, stream_times, int(not is_read))
+        for node, (rows_in, rows_out, seconds) in work.nodes.items():
+            self.on_node(task_id, node, int(rows_in), int(rows_out), seconds)
+        for node, topic, size in work.sent:
+            self.on_produced(task_id, node, topic, Volume(1, size))
+        for node, timestamp in work.completed:
+            self.on_completed(task_id, node, np.array([timestamp], np.int64))
 
     def on_produced(self, task_id: str, node: str, topic: str, size: Volume) -> None:
         """Called when a sink node has encoded records; the topic has its name in the log."""
@@ -172,6 +213,13 @@ class _ByTask(dict[str, TaskCounts]):
         return counts
 
 
+def _spread(spreads: dict[str, Spread], node: str) -> Spread:
+    spread = spreads.get(node)
+    if spread is None:
+        spread = spreads[node] = Spread()
+    return spread
+
+
 class CountingSensor(Sensor):
     """A sensor that counts for each task what its batches do.
 
@@ -222,18 +270,41 @@ class CountingSensor(Sensor):
 
     def on_consumed(self, task_id: str, node: str, topic: str, size: Volume, timestamps: NDArray[np.int64]) -> None:
         counts = self._counts[task_id]
-        self._add(counts.consumed, (node, topic), size)
+        self._add(counts.consumed, (node, topic), *size)
         counts.read[node] = counts.read.get(node, 0) + len(timestamps)
         self.on_completed(task_id, node, timestamps)
 
+    def on_record(self, task_id: str, work: RecordWork) -> None:
+        counts, timestamp = self._counts[task_id], work.timestamp
+        self._add(counts.consumed, (work.node, work.topic), 1, work.size_bytes)
+        is_read = timestamp is not None
+        counts.read[work.node] = counts.read.get(work.node, 0) + is_read
+        now, latencies = self._clock(), counts.e2e_latency_ms
+        latency = _spread(latencies, work.node)
+        if timestamp is not None:
+            latency.add_one(float(now - timestamp))
+        if self.detailed:
+            late = work.stream_time - (-1 if timestamp is None else timestamp)  # -1: as for a batch
+            counts.lateness_ms.add_one(float(late))
+        nodes = counts.nodes
+        for node, (rows_in, rows_out, seconds) in work.nodes.items():
+            totals = nodes.get(node)
+            if totals is None:
+                nodes[node] = [rows_in, rows_out, seconds]
+            else:
+                totals[0] += rows_in
+                totals[1] += rows_out
+                totals[2] += seconds
+        for sink, topic, size in work.sent:
+            self._add(counts.produced, (sink, topic), 1, size)
+        for node, time in work.completed:
+            _spread(latencies, node).add_one(float(now - time))
+
     def on_produced(self, task_id: str, node: str, topic: str, size: Volume) -> None:
-        self._add(self._counts[task_id].produced, (node, topic), size)
+        self._add(self._counts[task_id].produced, (node, topic), *size)
 
     def on_completed(self, task_id: str, node: str, timestamps: NDArray[np.int64]) -> None:
-        spreads = self._counts[task_id].e2e_latency_ms
-        spread = spreads.get(node)
-        if spread is None:
-            spread = spreads[node] = Spread()
+        spread = _spread(self._counts[task_id].e2e_latency_ms, node)
         if len(timestamps) == 1:
             spread.add_one(float(self._clock() - timestamps.item()))
         else:
@@ -298,12 +369,12 @@ class CountingSensor(Sensor):
             names.add(name)
         return name in names
 
-    def _add(self, counts: dict[tuple[str, str], list[int]], at: tuple[str, str], size: Volume) -> None:
+    def _add(self, counts: dict[tuple[str, str], list[int]], at: tuple[str, str], records: int, size: int) -> None:
         both = counts.get(at)
         if both is None:
             both = counts[at] = [0, 0]
         more = self._of_topics.get(at[1])
         if more is None:
             more = self._of_topics[at[1]] = _BYTES_OF_A_RECORD + len(at[1].encode())
-        both[0] += size.records
-        both[1] += size.bytes + size.records * more
+        both[0] += records
+        both[1] += size + records * more

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,7 @@ from penstock.runtime.rows import (
     Place,
     RawRecord,
     RecordContext,
+    Row,
     Rows,
     TopicBatch,
     bytes_of,
@@ -67,12 +68,13 @@ if TYPE_CHECKING:
 
     from penstock.runtime.context import TaskContext
     from penstock.runtime.dead_letters import DeadLetter, Origin
+    from penstock.runtime.sensor import RecordWork
     from penstock.serde.base import Serde
     from penstock.serde.bound_serdes import TopicSerdes
     from penstock.topology.nodes import SinkNode, SourceNode
     from penstock.topology.operations.functions import Function
 
-__all__ = ["OUTPUT_SCHEMA", "Collector", "EncodedRows", "SinkWriter", "SourceReader", "columns_of", "reader_for"]
+__all__ = ["OUTPUT_SCHEMA", "Collector", "Encoded", "SinkWriter", "SourceReader", "columns_of", "reader_for"]
 
 
 # Sources
@@ -110,6 +112,39 @@ class SourceReader:
             piece.values = Column.of_items([new for new, _ in changes])
             piece.olds = Column.of_items([old for _, old in changes])
         return self._stamp(piece)
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether `read_row` reads a record as `read` does."""
+        is_plain = not (self._by_column or self._reads_changes or self._serdes.has_schema)
+        return is_plain and self._extractor is None and self._context.headers is None
+
+    def read_row(self, record: RawRecord) -> Row | None:
+        """Decode a record by itself; None: it does not decode, and the handler says to leave it out."""
+        key_serde, value_serde = self._serdes.of(record.topic)
+        failures: list[Exception] = []
+        key = self._decode_row(key_serde, record.key, failures)
+        value = self._decode_row(value_serde, record.value, failures)
+        if failures:
+            self._context.undecodable(self.node.name, _source_of(record), failures[0])
+            return None
+        timestamp = record.timestamp
+        if timestamp < 0:
+            raise self._invalid_time(_source_of(record))
+        if self._context.keeps_partition_times:
+            name = partition_time_meta(record.topic, record.partition)
+            self._context.put_meta(name, max(self._context.get_meta(name, -1), timestamp))
+        return Row(timestamp, key, value, record.headers)
+
+    @staticmethod
+    def _decode_row(serde: Serde[Any], data: bytes | None, failures: list[Exception]) -> Any:
+        try:
+            return serde.deserialize(data)
+        except (ConfigError, SchemaRegistryError):
+            raise  # no fault of the record
+        except UNDECODABLE as error:
+            failures.append(as_exception(error))
+            return None
 
     def times(self, batch: TopicBatch, partition_time: int | None) -> tuple[NDArray[np.int64], int]:
         """Return the times that `read` will find, without any effect; records that it will leave out have -1.
@@ -274,14 +309,21 @@ class SourceReader:
 
     def _refuse_negative(self, piece: DecodedRecords) -> None:
         row = int(np.flatnonzero(piece.timestamps < 0)[0])
-        source = record_context(piece.batch, row if piece.rows is None else int(piece.rows[row]))
-        raise ProcessingError(
+        raise self._invalid_time(record_context(piece.batch, row if piece.rows is None else int(piece.rows[row])))
+
+    def _invalid_time(self, source: RecordContext) -> ProcessingError:
+        return ProcessingError(
             f"{self.node.name}: {source.topic}-{source.partition} offset {source.offset} has the invalid timestamp "
             f"{source.timestamp}",
             hint="Give a timestamp_extractor that takes the time from elsewhere, or returns a negative one to drop it.",
             node=self.node.name,
             record=source,
         )
+
+
+def _source_of(record: RawRecord) -> RecordContext:
+    topic, offset, timestamp, key, value, headers, partition = record
+    return RecordContext(topic, partition, offset, timestamp, headers, key, value)
 
 
 def _extractor_record(batch: TopicBatch, source: RecordContext, key: Any, value: Any) -> ExtractorRecord:
@@ -371,6 +413,48 @@ class EncodedRows:
         return [RawRecord(topic, -1, *row) for row in zip(*columns, strict=True)]
 
 
+@dataclass(slots=True)
+class EncodedRow:
+    """An encoded row by itself, in place of `EncodedRows`; its place is the step at which it was passed on."""
+
+    step: int
+    record: RawRecord
+
+    def __len__(self) -> int:
+        return 1
+
+    @property
+    def place(self) -> Place:
+        return Place((0, self.step), 1)
+
+    @property
+    def partitions(self) -> NDArray[np.int32]:
+        return np.array([self.record.partition], np.int32)
+
+    @property
+    def timestamps(self) -> NDArray[np.int64]:
+        return np.array([self.record.timestamp], np.int64)
+
+    @property
+    def keys(self) -> BytesColumn:
+        return [self.record.key]
+
+    @property
+    def values(self) -> BytesColumn:
+        return [self.record.value]
+
+    @property
+    def headers(self) -> list[Headers] | None:
+        return [self.record.headers] if self.record.headers else None
+
+    def raw_records(self, topic: str) -> list[RawRecord]:  # noqa: ARG002 - the record knows it
+        """Return the row as a record that has no offset yet."""
+        return [self.record]
+
+
+Encoded: TypeAlias = EncodedRows | EncodedRow
+
+
 class Collector:
     """The output of all sinks of a task in this batch, by topic.
 
@@ -380,13 +464,13 @@ class Collector:
 
     def __init__(self, partitions: Mapping[str, int]) -> None:
         self._partitions = partitions
-        self._parts: dict[str, list[EncodedRows]] = {}
+        self._parts: dict[str, list[Encoded]] = {}
 
     def partition_count(self, topic: str) -> int:
         """Return a topic's number of partitions; 0 if it is not known."""
         return self._partitions.get(topic, 0)
 
-    def add(self, topic: str, part: EncodedRows) -> None:
+    def add(self, topic: str, part: Encoded) -> None:
         """Add encoded rows."""
         self._parts.setdefault(topic, []).append(part)
 
@@ -407,13 +491,13 @@ class Collector:
         """Forget what has been added since."""
         self._parts = {topic: self._parts[topic][:count] for topic, count in written.items()}
 
-    def drain(self) -> dict[str, list[EncodedRows]]:
+    def drain(self) -> dict[str, list[Encoded]]:
         """Return everything, and empty the collector."""
         parts, self._parts = self._parts, {}
         return parts
 
 
-def columns_of(parts: list[EncodedRows]) -> pa.RecordBatch:
+def columns_of(parts: Sequence[Encoded]) -> pa.RecordBatch:
     """Return the rows of one topic (OUTPUT_SCHEMA) in order of place."""
     if len(parts) == 1:
         part = parts[0]
@@ -510,6 +594,39 @@ class SinkWriter:
         for topic in dict.fromkeys(topics):
             if topic is not None:
                 self._write(topic, rows.filter(np.fromiter((t == topic for t in topics), np.bool_, len(topics))))
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether `write_row` writes a row as `write` does."""
+        node, serdes, context = self._node, self._serdes, self._context
+        is_plain = node.topic is not None and node.partitioner is None and context.headers is None
+        if isinstance(serdes.value, ChangeSerde) or serdes.has_schema or not is_plain:
+            return False
+        return self._windowed is None or self._collector.partition_count(node.topic or "") <= 1
+
+    def write_row(self, row: Row, step: int, work: RecordWork, parent: str | None) -> None:
+        """Send a row by itself, with the step at which it was passed on; see `write` for the parent."""
+        topic, context = self._node.topic or "", self._context
+        key_serde, value_serde = self._serdes.of(topic)
+        failures: list[tuple[Origin, Exception]] = []
+        key = _encode_row(key_serde, row.key, "key", failures)
+        value = _encode_row(value_serde, row.value, "value", failures)
+        if failures:
+            self._parent = parent
+            self._unencodable(topic, row.rows(step), 0, *failures[0])
+            return
+        name = context.physical_name(topic)
+        size = (0 if key is None else len(key)) + (0 if value is None else len(value))
+        headers = row.headers
+        if headers:
+            size += bytes_of_headers(headers)
+            headers = _plain_headers(headers)
+        work.sent.append((self._node.name, name, size))
+        work.completed.append((self._node.name, row.timestamp))
+        count = self._collector.partition_count(topic)
+        partition = 0 if count == 1 else int(_partitions([key], count)[0])
+        record = RawRecord(topic, -1, row.timestamp, key, value, headers, partition)
+        self._collector.add(topic, EncodedRow(step, record))
 
     def _fail(self, rows: Rows, row: int, error: Exception, function: Function | None = None) -> None:
         """Raise the error of a row, or leave the row out if the handler of the operator above says so."""
@@ -698,6 +815,19 @@ def _encode(serde: Serde[Any], column: Column, failures: dict[int, Exception]) -
     if _BYTES.issuperset(map(type, data)):
         return data
     return pa.array(data, pa.large_binary())
+
+
+def _encode_row(serde: Serde[Any], item: Any, origin: Origin, failures: list[tuple[Origin, Exception]]) -> bytes | None:
+    """Encode one key or value as `_encode` does."""
+    try:
+        data: Any = serde.serialize(item)
+    except (ConfigError, SchemaRegistryError):
+        raise  # no fault of the record
+    except Exception as error:  # noqa: BLE001 - a user's serde may raise anything
+        failures.append((origin, error))
+        return None
+    encoded: bytes | None = data if type(data) in _BYTES else pa.array([data], pa.large_binary())[0].as_py()
+    return encoded
 
 
 def _encode_values(serde: Serde[Any], rows: Rows, failures: dict[int, Exception]) -> BytesColumn:

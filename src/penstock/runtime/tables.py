@@ -10,7 +10,7 @@ version that the batch made, and the value before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -20,11 +20,12 @@ import polars as pl
 from penstock.errors import ProcessingError
 from penstock.runtime.fold.columns import FoldResult, group_keys
 from penstock.runtime.functions import apply, failures_removed, truth
-from penstock.runtime.operator import Operator
-from penstock.runtime.rows import Place, Rows
+from penstock.runtime.operator import Operator, RowStep
+from penstock.runtime.rows import NO_OLD, Place, Row, Rows
 from penstock.runtime.versioned_tables import OverParent, VersionedTable, VersionedTableView
 from penstock.serde.bound_serdes import uses_headers
 from penstock.serde.column import Column
+from penstock.serde.windowed import WindowedColumn
 from penstock.state.views.header_entries import unpack_headers
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations.base import (
@@ -283,6 +284,7 @@ class StoredTable:
         self._forgets_headers = spec.kind == "session" and spec.keeps_headers
         self._reads_back = self.caching and uses_headers(spec.value_serde)
         # Whether the value and the timestamp of one entry are all that matters: nobody looks at versions or headers.
+        self._is_windowed = spec.kind in {"window", "session"}
         is_stamped = spec.kind in {"timestamped", "session"} or (spec.kind == "window" and spec.timestamped)
         self.takes_entries = is_stamped and not (spec.keeps_headers or self.is_read or self._reads_back)
 
@@ -323,25 +325,34 @@ class StoredTable:
         before = self.stored(rows.keys.take(groups.first))
         return self.commit(rows, groups, fold(rows, groups, before), before)
 
-    def change_of(self, rows: Rows, old: Any, new: Any, stamp: int) -> Rows:
-        """Return the change of one row, whose entry has been written: what `commit` returns for it."""
-        olds = Column.of_items([old if self.send_old else None])
-        if not self.caching:
-            return Rows(rows.place, np.array([stamp], np.int64), rows.keys, Column.of_items([new]), rows.headers, olds)
-        if new is None and old is None:
-            return rows.without_changes()
-        return Rows(
-            rows.place.flushed(self._flush_number),
-            rows.timestamps if new is None else np.array([stamp], np.int64),
-            rows.keys,
-            Column.of_items([new]),
-            rows.headers,
-            olds,
-        )
+    def row_change(self, row: Row, key: Any, old: Any, new: Any, stamp: int) -> Row | None:
+        """Return the change of a key whose entry a row by itself has changed; None: none is sent, as `commit` knows."""
+        if self.caching and new is None:
+            if old is None:
+                return None
+            stamp = row.timestamp
+        return Row(stamp, key, new, row.headers, old if self.send_old else None)
 
-    def flushed(self, changes: Rows) -> Rows:
-        """Return changes of entries as they leave the cache."""
-        return changes.with_place(changes.place.flushed(self._flush_number))
+    def changes_of(self, rows: Rows, changes: Sequence[Row]) -> Rows:
+        """Return the changes of entries that the only row of a batch has changed: what `commit` returns for it."""
+        count = len(changes)
+        if not count:
+            return rows.without_changes()
+        place, keys = rows.place, rows.keys
+        if count > 1:
+            place, keys = place.repeat(count).extend(np.arange(count)), keys.take(np.zeros(count, np.int64))
+        if self._is_windowed:
+            windows = [change.key.window for change in changes]
+            starts = np.array([window.start for window in windows], np.int64)
+            keys = WindowedColumn(keys, starts, np.array([window.end for window in windows], np.int64))
+        return Rows(
+            place.flushed(self._flush_number) if self.caching else place,
+            np.array([change.timestamp for change in changes], np.int64),
+            keys,
+            Column.of_items([change.value for change in changes]),
+            [change.headers for change in changes] if changes[0].headers else None,
+            Column.of_items([change.old for change in changes]),
+        )
 
     def commit(
         self, rows: Rows, groups: RowGroups, fold: FoldResult, before: tuple[Column, NDArray[np.int64]] | None
@@ -598,6 +609,9 @@ class _TableToStream(Operator):
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         return Rows(rows.place, rows.timestamps, rows.keys, rows.values, rows.headers, origins=rows.origins)
+
+    def row_step(self) -> RowStep:
+        return lambda row: Row(row.timestamp, row.key, row.value, row.headers, NO_OLD, row.origin)
 
 
 class _TableRegroup(_Derived):

@@ -26,12 +26,21 @@ from penstock.runtime.exception_handlers import is_of_record
 from penstock.runtime.graph import Graph, MissingFields, has_expressions, stores_of
 from penstock.runtime.joins import foreign_key, stream_stream
 from penstock.runtime.joins import tables as join_tables
-from penstock.runtime.rows import Place, RawRecord, Rows, TaskInput, TopicBatch
-from penstock.runtime.sensor import HeldEvents, Volume
+from penstock.runtime.record_path import RecordPath, RecordPaths
+from penstock.runtime.rows import (
+    Place,
+    RawRecord,
+    RecordInput,
+    Rows,
+    TaskInput,
+    TopicBatch,
+    bytes_of_record,
+)
+from penstock.runtime.sensor import HeldEvents, RecordWork, Volume
 from penstock.runtime.sources_and_sinks import (
     OUTPUT_SCHEMA,
     Collector,
-    EncodedRows,
+    Encoded,
     SinkWriter,
     SourceReader,
     columns_of,
@@ -104,7 +113,7 @@ class TaskOutput:
     """
 
     def __init__(
-        self, written: dict[str, list[EncodedRows]], metrics: dict[str, int | float], task_input: TaskInput
+        self, written: dict[str, list[Encoded]], metrics: dict[str, int | float], task_input: TaskInput
     ) -> None:
         self._written = written
         self.metrics = metrics
@@ -119,6 +128,10 @@ class TaskOutput:
         """Return the rows of all topics in the order in which Kafka Streams would have written them."""
         if not self._written:
             return []
+        if len(self._written) == 1:
+            ((topic, only),) = self._written.items()
+            if len(only) == 1:
+                return only[0].raw_records(topic)
         parts = [part for parts in self._written.values() for part in parts]
         rows = [row for topic, parts in self._written.items() for part in parts for row in part.raw_records(topic)]
         if len(rows) <= 1:
@@ -204,6 +217,9 @@ class StreamTask:
         if self._context.goes_on and self.sliced_reason is None and not _keeps_users_state(self._operators):
             self._attempts = Attempts(self._context, self._collector)
         self._runs_without_rows = [name for name, operator in self._operators.items() if operator.runs_without_rows]
+        naming = self._depth_first.naming
+        self._paths = RecordPaths(self._graph, self._operators, self._sinks, self._context, naming)
+        self._path_of: dict[str, RecordPath | None] = {}  # by topic
 
     def process(
         self,
@@ -234,6 +250,12 @@ class StreamTask:
         records_in = sum(map(len, batch))
         self._sensor.on_batch_start(self.task_id, records_in)
         dropped = context.dropped
+        if records_in == 1 and len(batch) == 1:
+            by_record = depth_first or context.goes_on or self.sliced_reason is not None
+            path = self._path(batch[0].topic)
+            if path is not None and (by_record or path.is_chain):
+                self._process_record(path, batch[0].only(), by_record=by_record)
+                return self._end(records_in, dropped, started)
         pieces = [self._reader(one.topic).read(one) for one in batch if len(one)]
         for piece in pieces:
             size = Volume(len(piece.batch), piece.batch.size_bytes)
@@ -252,6 +274,38 @@ class StreamTask:
             self._run_in_parts(self._attempts, rows)
         else:
             self._run(rows)
+        return self._end(records_in, dropped, started)
+
+    def _process_record(self, path: RecordPath, record: RawRecord, *, by_record: bool) -> None:
+        """Process a record by itself."""
+        context, sensor = self._context, self._sensor
+        reader = self._reader(record.topic)
+        row = reader.read_row(record)
+        time = None if row is None else row.timestamp
+        name = context.physical_name(record.topic)
+        stream_time = context.begin_record(RecordInput(record, name, is_read=row is not None), time)
+        work = RecordWork(reader.node.name, name, bytes_of_record(record), time, stream_time)
+        context.in_parts, context.is_last_part, context.running = False, True, None
+        context.by_record = by_record
+        try:
+            if row is not None:
+                path.run(row, work)
+        finally:
+            context.by_record = False
+            sensor.on_record(self.task_id, work)
+
+    def _path(self, topic: str) -> RecordPath | None:
+        """Return the path of a topic's records; None if they are processed as batches."""
+        if self._missing.nodes:  # each batch is looked through for their fields
+            return None
+        if topic not in self._path_of:
+            reader = self._reader(topic)
+            self._path_of[topic] = self._paths.path_of(reader.node.name) if reader.reads_rows else None
+        return self._path_of[topic]
+
+    def _end(self, records_in: int, dropped: int, started: float) -> TaskOutput:
+        """End a batch, and return its output."""
+        context = self._context
         context.end()
         if self._missing.nodes:
             self._missing.report()
@@ -415,7 +469,7 @@ class StreamTask:
         self._sensor.on_batch_end(self.task_id, seconds, metrics)
         return TaskOutput(written, metrics, self._context.input)
 
-    def _drained(self) -> dict[str, list[EncodedRows]]:
+    def _drained(self) -> dict[str, list[Encoded]]:
         """Return all that has been written since the last call."""
         if self._context.letters:
             self._collector.add_letters(self._context.letters, self._context.wall_clock_ms)

@@ -263,6 +263,39 @@ def encode_one(serde: Serde[Any], value: Any) -> bytes | None:
     return data if data is None or type(data) is bytes else to_bytes_list(bytes_column([data]))[0]
 
 
+def row_encoder(serde: Serde[Any]) -> Callable[[Any], bytes | None]:
+    """Return the function from one value to the bytes that ``serde.encode`` makes of it."""
+    if not (isinstance(serde, BaseSerde) and serde.few_by_row):
+        return lambda value: encode_only(serde, Column.of_items([value]))
+    serialize = serde.serialize
+
+    def encode(value: Any) -> bytes | None:
+        try:
+            data = serialize(value)
+        except SerializationError:
+            data = ...  # type: ignore[assignment] # the error names the row, below
+        if data is None or type(data) is bytes:
+            return data
+        return encode_rows(serde, Column.of_items([value]))[0]
+
+    return encode
+
+
+def row_decoder(serde: Serde[Any]) -> Callable[[bytes | None], Any]:
+    """Return the function from the bytes of one value to what ``serde.decode`` makes of them."""
+    if not (isinstance(serde, BaseSerde) and serde.few_by_row):
+        return lambda data: decode_rows(serde, [data]).items()[0]
+    deserialize = serde.deserialize
+
+    def decode(data: bytes | None) -> Any:
+        try:
+            return deserialize(data)
+        except SerializationError:
+            return decode_rows(serde, [data]).items()[0]  # raises, and names the row
+
+    return decode
+
+
 def decode_rows(serde: Serde[Any], rows: Sequence[bytes | None]) -> Column:
     """Return the values of rows as ``serde.decode`` does."""
     if len(rows) <= FEW and isinstance(serde, BaseSerde):

@@ -14,11 +14,11 @@ from penstock.runtime.aggregate.sliding import SlidingAggregate
 from penstock.runtime.aggregate.windows import NO_TIME, StreamAggregator, WindowOperator
 from penstock.runtime.fold.columns import few_by_row, fold_known, one_by_row, recognise
 from penstock.runtime.fold.rows import FoldInput, fold_changes, fold_expression, fold_rows, row_fold
-from penstock.runtime.operator import Operator
-from penstock.runtime.rows import FEW, Rows
+from penstock.runtime.operator import Operator, RowStep
+from penstock.runtime.rows import FEW, Row, Rows
 from penstock.runtime.tables import StoredTable, drop_null_keys
 from penstock.serde.column import Column
-from penstock.serde.windowed import WindowedColumn
+from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations.base import (
     Aggregation,
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FACTORIES", "Aggregator", "Cogrouped"]
 
+_FIRST = np.zeros(1, np.intp)  # the number of the only row of a batch
+
 
 class Aggregator:
     """Aggregates rows with keys into a stored table, by the fastest way with the same result as the row loop."""
@@ -58,17 +60,17 @@ class Aggregator:
         """Add the rows (no null keys) to the table; return the table's changes."""
         return self._table.update(rows, self._fold)
 
-    def add_one(self, rows: Rows, key: Any, entry: bytes) -> Rows:
-        """Add one row to an entry of the table, if `takes_one`; return the change: what `add` does with it."""
-        store, table = self._table.store, self._table
+    def add_row(self, row: Row, entry: bytes, changed: Any) -> Row | None:
+        """Add a row by itself to an entry of the table, if `takes_one`; return the change of the key ``changed``."""
+        store, table, context = self._table.store, self._table, self._context
         before, its_stamp = store.read_entry(entry)
         try:
-            old, new, stamp = self._row_fold(key, rows.values.items()[0], rows.timestamps.item(), before, its_stamp)
+            old, new, stamp = self._row_fold(row.key, row.value, row.timestamp, before, its_stamp)
         except Exception as error:  # noqa: BLE001 - whatever a user's function raises
-            self._context.failed(self._name, self._aggregation.aggregator, rows, 0, error)
-            return rows.without_changes()
+            context.failed(self._name, self._aggregation.aggregator, row.rows(context.step), 0, error)
+            return None
         store.write_entry(entry, new, stamp)
-        return table.change_of(rows, before if table.caching else old, new, stamp)
+        return table.row_change(row, changed, before if table.caching else old, new, stamp)
 
     def _fold(self, rows: Rows, groups: RowGroups, before: tuple[Column, NDArray[np.int64]]) -> FoldResult:
         function = self._aggregation.aggregator
@@ -96,12 +98,21 @@ class _StreamAggregate(StreamAggregator):
         self._context = context
         self._table = StoredTable(node, topology, context)
         self._aggregator = Aggregator(node.name, operation.aggregation, self._table, context)
+        self.caches_rows = self._table.caching
+
+    def row_step(self) -> RowStep | None:
+        return self._add_row if self._aggregator.takes_one else None
+
+    def _add_row(self, row: Row) -> Row | None:
+        if row.key is None or row.value is None:
+            self._context.drop_rows(self._name, row.rows(self._context.step), _FIRST, "null key or value")
+            return None
+        return self._aggregator.add_row(row, self._table.store.entry_of(row.key), row.key)
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         if len(rows) == 1 and self._aggregator.takes_one:
-            key = rows.keys.items()[0]
-            if key is not None and rows.values.items()[0] is not None:
-                return self._aggregator.add_one(rows, key, self._table.store.entry_of(key))
+            change = self._add_row(Row.only_of(rows))
+            return self._table.changes_of(rows, () if change is None else (change,))
         null = rows.keys.null_mask() | rows.values.null_mask()
         if null.any():
             self._context.drop_rows(self._name, rows, np.flatnonzero(null), "null key or value")
@@ -122,24 +133,35 @@ class _WindowedAggregate(WindowOperator):
         is_tumbling = windows.kind == "time" and windows.advance_ms in {0, windows.size_ms}
         self._takes_one = self._aggregator.takes_one and is_tumbling and self._closed is None
         self.leaves_out_rows = is_tumbling or windows.kind == "unlimited"
+        self.caches_rows = self._table.caching
 
     def process(self, rows: Rows, parent: str) -> Rows:
         if self._takes_one and len(rows) == 1:
-            changes = self._add_one(rows)
-            if changes is not None:
-                return changes
+            row = Row.only_of(rows)
+            place = self._place_of(row)
+            if place is not None:
+                change = self._add_to(row, *place)
+                return self._table.changes_of(rows, () if change is None else (change,))
         return super().process(rows, parent)
 
-    def _add_one(self, rows: Rows) -> Rows | None:
-        """Add one row to its window; None if anything about it is unusual."""
-        key = rows.keys.items()[0]
-        window = self._windows.open_window(rows.timestamps.item())
-        entry = None if key is None or window is None else self._table.store.entry_of(key, window[0])
-        if entry is None or window is None:
-            return None
-        self._windows.observe_one(rows.timestamps.item())
-        windowed = WindowedColumn(rows.keys, np.array(window[:1], np.int64), np.array(window[1:], np.int64))
-        return self._aggregator.add_one(rows.with_keys(windowed), key, entry)
+    def row_step(self) -> RowStep | None:
+        return self._add_row if self._takes_one else None
+
+    def _add_row(self, row: Row) -> Row | Sequence[Row] | None:
+        place = self._place_of(row)
+        if place is None:
+            return Row.each_of(super().process(row.rows(self._context.step), ""))
+        return self._add_to(row, *place)
+
+    def _place_of(self, row: Row) -> tuple[tuple[int, int], bytes] | None:
+        """Return a row's window and the place of its entry; None if anything about it is unusual."""
+        window = None if row.key is None else self._windows.open_window(row.timestamp)
+        entry = None if window is None else self._table.store.entry_of(row.key, window[0])
+        return None if entry is None or window is None else (window, entry)
+
+    def _add_to(self, row: Row, window: tuple[int, int], entry: bytes) -> Row | None:
+        self._windows.observe_one(row.timestamp)
+        return self._aggregator.add_row(row, entry, Windowed(row.key, Window(*window)))
 
     def add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
         rows = self._windows.assign(rows, stream_times)

@@ -26,16 +26,16 @@ from penstock.runtime.fold.columns import (
     recognise,
 )
 from penstock.runtime.fold.rows import initial, snapshot, step_of
-from penstock.runtime.rows import FEW, Rows
+from penstock.runtime.operator import RowStep
+from penstock.runtime.rows import FEW, Row, Rows
 from penstock.serde.column import Column
-from penstock.serde.windowed import WindowedColumn
+from penstock.serde.windowed import Window, Windowed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from penstock.runtime.context import TaskContext
+    from penstock.runtime.rows import Headers
     from penstock.topology.nodes import ProcessorNode
     from penstock.topology.operations.base import Aggregation
     from penstock.topology.topology import Topology
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["SessionAggregate"]
 
 Session = tuple[int, int, Any]  # start, end, aggregate
+SessionChange = tuple[int, int, Any, Any, bool]  # start, end, new and old value, whether the store has not taken it
 
 
 def by_key(stored: StoredWindows) -> dict[int, list[Session]]:
@@ -170,54 +171,71 @@ class SessionAggregate(WindowOperator):
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
         super().__init__(node, topology, context)
         self._gap = self._operation.windows.size_ms
+        self._closes_after_ms = self._operation.windows.closes_after_ms
         self._retention_ms = topology.stores[self._operation.store].retention_ms
         self._known = _known(self._operation.aggregation)
         self._few_by_row = few_by_row(self._operation.aggregation, self._known)
         self._loop = _SessionLoop(self._operation.aggregation, self._gap, self._name, context)
         by_row = one_by_row(self._operation.aggregation, self._known)
+        self.caches_rows = self._table.caching
+        self.makes_many = True
         self._takes_one = by_row and self._closed is None and self._table.takes_entries and not self._table.logs_passing
 
     def process(self, rows: Rows, parent: str) -> Rows:
-        if self._takes_one and len(rows) == 1 and (key := rows.keys.items()[0]) is not None:
-            return self._add_one(rows, key)
+        if self._takes_one and len(rows) == 1:
+            row = Row.only_of(rows)
+            if row.key is not None:
+                return self._table.changes_of(rows, self._add_row(row))
         return super().process(rows, parent)
 
-    def _add_one(self, rows: Rows, key: Any) -> Rows:
-        """Add one row that has a key; return the changes: what `add` does with it."""
-        table, store, time = self._table, self._table.store, rows.timestamps.item()
-        stream_time = self._windows.observe_one(time)
-        data, stored = store.find_near(key, time - self._gap, time + self._gap)
-        close_time = stream_time - self._operation.windows.closes_after_ms
-        changes = self._loop.run(rows, [0], {0: list(stored)}, [close_time], [-1], store)
-        if not changes.rows:
-            return rows.without_changes()
-        lost = sum(changes.lost)
-        if lost:
-            self._context.drop(self._name, lost, "the store keeps no session that old")
-        shown_from = store.observed_stream_time - self._retention_ms if table.caching else -1
-        before = {(start, end): value if end > shown_from else None for start, end, value in stored}
-        windows = list(zip(changes.starts, changes.ends, strict=True))
-        last = {window: at for at, window in enumerate(windows)}  # of equal windows the last change counts
-        finals = {window: None if changes.lost[at] else changes.news[at] for window, at in last.items()}
-        written = [
-            window for window in sorted(last, key=last.__getitem__) if window in before or finals[window] is not None
-        ]
+    def row_step(self) -> RowStep | None:
+        return self._add_row if self._takes_one else None
+
+    def _add_row(self, row: Row) -> list[Row]:
+        """Add a row by itself: what `add` does with it."""
+        context, table, store, time = self._context, self._table, self._table.store, row.timestamp
+        if row.key is None:
+            return Row.each_of(super().process(row.rows(context.step), ""))
+        close_time = self._windows.observe_one(time) - self._closes_after_ms
+        data, stored = store.find_near(row.key, time - self._gap, time + self._gap)
+        observed = store.observed_stream_time
+        changes: list[SessionChange] = []
+        before = {(start, end): value for start, end, value in stored}
+        try:
+            self._loop.add(row.key, row.value, time, close_time, stored, observed, store, changes)
+            if not changes:
+                context.drop(self._name, 1, "the session has closed")
+        except Exception as error:  # noqa: BLE001 - whatever a user's function raises
+            context.failed(self._name, self._loop.function, row.rows(context.step), 0, error)
+        if not changes:
+            return []
+        finals: dict[tuple[int, int], Any] = {}  # of equal windows the last change counts
+        for start, end, new, _, lost in changes:
+            window = start, end
+            finals.pop(window, None)
+            finals[window] = None if lost else new
+            if lost:
+                context.drop(self._name, 1, "the store keeps no session that old")
+        shown_from = observed - self._retention_ms if table.caching else -1
+        written = [(*window, new) for window, new in finals.items() if new is not None or window in before]
         if written:
-            store.put_near(data, [(*window, finals[window]) for window in written])
-        observed = max(changes.ends)
-        if not written or observed > store.observed_stream_time:
-            store.observe(observed)
+            store.put_near(data, written)
+        moved = max([change[1] for change in changes])
+        if not written or moved > store.observed_stream_time:
+            store.observe(moved)
         if not table.caching:
-            return _sent(rows, range(len(windows)), windows, changes.news, changes.olds if table.send_old else None)
-        sent = [window for window in written if finals[window] is not None or before[window] is not None]
-        if not sent:
-            return rows.without_changes()
-        olds = [before.get(window) for window in sent] if table.send_old else None
-        return table.flushed(
-            _sent(
-                rows, [last[window] for window in sent], sent, [finals[window] for window in sent], olds, headers=True
-            )
-        )
+            sent = [(start, end, new, old) for start, end, new, old, _ in changes]
+            headers: Headers = ()
+        else:  # Kafka's cache still shows sessions whose time in the store below is over
+            olds = {window: value for window, value in before.items() if window[1] > shown_from}
+            sent = [(start, end, new, olds.get((start, end))) for start, end, new in written]
+            sent = [change for change in sent if change[2] is not None or change[3] is not None]
+            headers = row.headers
+        sends_old = table.send_old
+        return [
+            Row(end, Windowed(row.key, Window(start, end)), new, headers, old if sends_old else None)
+            for start, end, new, old in sent
+        ]
 
     def add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
         """Add rows that have keys; return the changes."""
@@ -282,6 +300,10 @@ class _SessionLoop:
         self._node = node
         self._context = context
         self._initial, self._merge, self._step = initial(aggregation), _merger(aggregation), step_of(aggregation)
+        function = aggregation.aggregator
+        # Of single values, for which no session may be lost.
+        self._refuses = function is not None and isinstance(function.fn, BuiltInAggregator)
+        self.function = function  # that has been called last
 
     def run(
         self,
@@ -293,10 +315,7 @@ class _SessionLoop:
         store: Any,
     ) -> WindowChangeList:
         """Return the changes; ``observed_before`` is the store's stream time before each row, as other rows move it."""
-        start_value, merge, step = self._initial, self._merge, self._step
-        fn = self._aggregation.aggregator and self._aggregation.aggregator.fn
-        refuses = isinstance(fn, BuiltInAggregator)  # single values, for which no session may be lost
-        gap, context = self._gap, self._context
+        context = self._context
         changes = WindowChangeList()
         observed: int = store.observed_stream_time
         late = 0
@@ -304,42 +323,62 @@ class _SessionLoop:
         for row, (code, key, value, time, close_time) in enumerate(columns):
             mine = sessions.setdefault(code, [])
             observed = max(observed, observed_before[row])
-            low = max(time - gap, store.visible_from(observed))
-            near = [s for s in mine if s[1] >= low and s[0] <= time + gap]
-            function = self._aggregation.merger
+            changed: list[SessionChange] = []
             try:
-                aggregate = start_value()
-                for _, _, other in near:
-                    aggregate = merge(key, aggregate, snapshot(other))
-                start, end = time, time
-                for session in near:
-                    start, end = min(start, session[0]), max(end, session[1])
-                if end < close_time:
-                    late += 1
-                    continue
-                function = self._aggregation.aggregator
-                if refuses:  # before the sessions that it would replace are gone, which Kafka's order does not mind
-                    aggregate = step(key, value, aggregate)
-                if (start, end) != (time, time):
-                    for session in near:
-                        mine.remove(session)
-                        changes.add(row, session[:2], None, session[2], session[1])
-                if not refuses:
-                    aggregate = step(key, value, aggregate)
+                self.add(key, value, time, close_time, mine, observed, store, changed)
             except Exception as error:  # noqa: BLE001 - whatever a user's function raises
-                context.failed(self._node, function, rows, row, error)
-                continue
-            if near and near[0] in mine:  # a session of the present moment alone, whose value is replaced
-                mine.remove(near[0])
-            observed = max(observed, end)
-            alive = bool(store.is_live(end, observed))
-            if alive and aggregate is not None:
-                mine.append((start, end, aggregate))
-                mine.sort(key=_by_end)
-            changes.add(row, (start, end), aggregate, None, end, lost=not alive)
+                context.failed(self._node, self.function, rows, row, error)
+            else:
+                late += not changed
+                observed = max(observed, changed[-1][1]) if changed else observed
+            for start, end, new, old, lost in changed:
+                changes.add(row, (start, end), new, old, end, lost=lost)
         if late:
             context.drop(self._node, late, "the session has closed")
         return changes
+
+    def add(
+        self,
+        key: Any,
+        value: Any,
+        time: int,
+        close_time: int,
+        mine: list[Session],
+        observed: int,
+        store: Any,
+        changes: list[SessionChange],
+    ) -> None:
+        """Add a row to the sessions of its key, and note the changes, its own session's last; none: it is too late.
+
+        Where a function raises, `function` is that one; the sessions that had to make room are gone by then.
+        """
+        gap = self._gap
+        low = max(time - gap, store.visible_from(observed))
+        near = [s for s in mine if s[1] >= low and s[0] <= time + gap]
+        self.function = self._aggregation.merger
+        aggregate = self._initial()
+        start = end = time
+        for first, last, other in near:
+            aggregate = self._merge(key, aggregate, snapshot(other))
+            start, end = min(start, first), max(end, last)
+        if end < close_time:
+            return
+        self.function = self._aggregation.aggregator
+        if self._refuses:  # before the sessions that it would replace are gone, which Kafka's order does not mind
+            aggregate = self._step(key, value, aggregate)
+        if (start, end) != (time, time):
+            for session in near:
+                mine.remove(session)
+                changes.append((session[0], session[1], None, session[2], False))
+        if not self._refuses:
+            aggregate = self._step(key, value, aggregate)
+        if near and near[0] in mine:  # a session of the present moment alone, whose value is replaced
+            mine.remove(near[0])
+        alive = bool(store.is_live(end, max(observed, end)))
+        if alive and aggregate is not None:
+            mine.append((start, end, aggregate))
+            mine.sort(key=_by_end)
+        changes.append((start, end, aggregate, None, not alive))
 
 
 def _known(aggregation: Aggregation) -> KnownAggregation | None:
@@ -349,30 +388,6 @@ def _known(aggregation: Aggregation) -> KnownAggregation | None:
         if aggregation.aggregator is None or builtin is not aggregation.aggregator.fn:
             return None
     return recognise(aggregation)
-
-
-def _sent(
-    rows: Rows,
-    numbers: Sequence[int],
-    windows: list[tuple[int, int]],
-    news: list[Any],
-    olds: list[Any] | None,
-    *,
-    headers: bool = False,
-) -> Rows:
-    """Return changes of windows that one row has caused, each with its number among them."""
-    count = len(windows)
-    starts, ends = np.array(windows, np.int64).T
-    keys = rows.keys if count == 1 else rows.keys.take(np.zeros(count, np.int64))
-    place = rows.place.extend(numbers[0]) if count == 1 else rows.place.repeat(count).extend(np.array(numbers))
-    return Rows(
-        place,
-        ends,
-        WindowedColumn(keys, starts, ends),
-        Column.of_items(news),
-        rows.headers * count if headers and rows.headers is not None else None,
-        Column.nulls(count) if olds is None else Column.of_items(olds),
-    )
 
 
 def _by_end(session: Session) -> tuple[int, int]:

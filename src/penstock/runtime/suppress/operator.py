@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import accumulate, repeat
+from itertools import accumulate, chain, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -18,13 +18,13 @@ import pyarrow as pa
 
 from penstock.errors import ProcessingError
 from penstock.runtime.fold.columns import RowGroups, group_keys
-from penstock.runtime.operator import Operator
-from penstock.runtime.rows import FEW, RecordContext, Rows
+from penstock.runtime.operator import Operator, RowStep
+from penstock.runtime.rows import FEW, NO_OLD, RecordContext, Row, Rows
 from penstock.runtime.tables import StoreTableView, is_read
-from penstock.serde.base import decode_rows, encode_only, encode_rows
+from penstock.serde.base import decode_rows, encode_only, encode_rows, row_decoder, row_encoder
 from penstock.serde.bound_serdes import plain_headers
 from penstock.serde.column import Column, bytes_column, large_binary, series_of, to_bytes_list
-from penstock.serde.windowed import WindowedColumn
+from penstock.serde.windowed import Windowed, WindowedColumn
 from penstock.state.views.change_buffer import BufferedChange, ChangeBufferView, change_size
 from penstock.state.views.change_columns import ChangeColumns, concat_changes, lengths
 from penstock.topology.operations.base import Operation, Suppress
@@ -605,6 +605,7 @@ class _Suppress(Operator):
         context.register_table(node.name, self._view)
         self._is_read = is_read(topology, node.name)
         self._raw = RawBytes(context) if context.keeps_raw_bytes else None
+        self.makes_many = True
         self._takes_few = not (self._is_read or self._bounds.is_bounded or self._raw)
 
     @property
@@ -684,6 +685,46 @@ class _Suppress(Operator):
                 return self._leave(rows, row, now - wait_ms)  # each still waits while it is passed on
             leaving += self._leave(rows, row, now - wait_ms)
         return leaving
+
+    def row_step(self) -> RowStep | None:
+        if not self._takes_few:
+            return None
+        spec, context, name, meta = self._buffer.spec, self._context, self._name, self._meta
+        encode_key, encode = row_encoder(spec.key_serde), row_encoder(spec.value_serde)
+        decode_key, decode = row_decoder(spec.key_serde), row_decoder(spec.value_serde)
+        until_close, wait_ms = self._operation.until_window_closes, self._operation.wait_ms
+
+        def leave(leaving: Iterator[Eviction]) -> Iterator[Row]:
+            for eviction in leaving:  # each still waits while it is passed on
+                if self._is_sent(eviction):
+                    change = eviction.change
+                    context.sensor.on_emitted(context.task_id, name, 1)
+                    origin = self._origin(eviction)
+                    key, new, old = decode_key(eviction.key), decode(change.new), decode(change.old)
+                    yield Row(change.timestamp, key, new, change.headers, old, origin)
+
+        def step(row: Row) -> Iterable[Row] | None:
+            if until_close and type(row.key) is not Windowed:
+                return (each for _, rows in self._few(row.rows(context.step)) for each in Row.each_of(rows))
+            buffer, stamp = self._buffer, row.timestamp
+            now = max(context.get_meta(meta, _NO_TIME), stamp)
+            context.put_meta(meta, now)
+            key, old = encode_key(row.key) or b"", None if row.old is NO_OLD else encode(row.old)
+            source = context.input.record(0)
+            topic = None if source.topic is None else source.topic.encode()
+            headers = plain_headers(row.headers) if row.headers else ()
+            time = row.key.window.end if until_close else stamp
+            new = encode(row.value)
+            hold(
+                buffer,
+                key,
+                BufferedChange(time, stamp, topic, source.partition, source.offset, headers, old, old, new),
+            )
+            leaving = leaving_after(buffer, 0, now - wait_ms)
+            first = next(leaving, None)
+            return None if first is None else leave(chain((first,), leaving))
+
+        return step
 
     def _leave(self, rows: Rows, row: int, expiry: int) -> Iterator[tuple[str | None, Rows]]:
         """Yield the changes that leave after a row."""
