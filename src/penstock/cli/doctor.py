@@ -165,6 +165,7 @@ def _examined(servers: str, settings: Mapping[str, Any], target: str, *, trial: 
                 findings += try_cluster(log, needs, len(brokers))
     except PenstockError as error:
         remedy = error.hint or "The message says all that is known."
+        name = "settings" if isinstance(error, ConfigError) and not target else name
         return [CheckResult(name, error.message, ok=False, remedy=remedy)]
     return findings
 

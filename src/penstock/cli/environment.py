@@ -16,6 +16,7 @@ from pathlib import Path
 from penstock.base.check_result import CheckResult
 from penstock.base.terminal.human_numbers import size
 from penstock.base.version import __version__
+from penstock.state.private_folders import state_home
 
 __all__ = ["examine", "java_version", "kafka_packages", "versions"]
 
@@ -68,10 +69,11 @@ def examine(state_dir: Path | None = None, port: int | None = None) -> list[Chec
     """Check all requirements of a run.
 
     Args:
-        state_dir: The directory for state; by default the working directory.
+        state_dir: The directory for state; by default the working directory, or the user's directory of state where
+            the working directory cannot be written to, as in the image.
         port: A port that must be free; None: none, as Spark's web page is off by default.
     """
-    directory = state_dir or Path.cwd()
+    directory = state_dir or (Path.cwd() if os.access(Path.cwd(), os.W_OK) else state_home() / "penstock")
     return [
         _python(),
         *_packages(),

@@ -448,21 +448,30 @@ def findings_of(picture: Picture) -> list[Finding]:
     return sorted(findings, key=lambda each: -each.share)[:_MOST]
 
 
-def sentence_of(picture: Picture) -> str:
+def sentence_of(picture: Picture, called: Mapping[str, str] | None = None) -> str:
     """Say in one sentence whether the lag grows, and what takes the time; empty if all is well.
+
+    Args:
+        picture: The application.
+        called: Node -> the function that it calls, with its line, for names that nobody has chosen.
 
     >>> sampled = [[1000 * n, 100 + 60 * n] for n in range(30)]
     >>> facts = {"state": "RUNNING", "written_ms": 2**60, "lags": sampled, "nodes": {"PARSE": [10, 10, 3.0]}}
     >>> sentence_of(Picture(facts))
     'The lag grows by 60 records a second: PARSE takes 100 % of the processing time.'
+    >>> slowly = {**facts, "lags": [[5000 * n, 100 + 2 * n] for n in range(12)]}
+    >>> sentence_of(Picture(slowly), {"PARSE": "parse (a.py:4)"})
+    'The lag grows by 0.4 records a second: parse (a.py:4) takes 100 % of the processing time.'
     """
     if not picture.is_live or picture.trend.word != "grows":
         return ""
-    said = f"The lag grows by {picture.trend.per_second:,.0f} records a second"
+    rate = picture.trend.per_second
+    said = f"The lag grows by {f'{rate:,.0f}' if rate >= 10 else f'{rate:.1f}'} records a second"
     if under_way := picture.get("long_steps"):
         return f"{said}: {under_way[0]['what']}."
     node, share = max(picture.shares.items(), key=lambda item: item[1], default=("", 0.0))
-    return f"{said}: {node} takes {share * 100:.0f} % of the processing time." if node else f"{said}."
+    name = (called or {}).get(node, node)
+    return f"{said}: {name} takes {share * 100:.0f} % of the processing time." if node else f"{said}."
 
 
 def _tasks(picture: Picture) -> list[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology
     from penstock.topology.topology import SubTopology, Topology
 
-__all__ = ["AppMetrics", "beginnings_of", "committed_by_name", "ends_of", "lag_behind", "time_at"]
+__all__ = ["AppMetrics", "beginnings_of", "committed_by_name", "ends_of", "lag_behind", "time_at", "with_known_ends"]
 
 _log = own_logger(__name__)
 
@@ -55,6 +55,23 @@ def lag_behind(log: TopicLog, plan: PhysicalPlan, positions: Mapping[str, int], 
         _log.warning("the lag after batch %d is not known: %s", batch, error)
         return {}
     return {name: end - positions[name] for name, end in ends.items() if name in positions}
+
+
+def with_known_ends(
+    lag: Mapping[str, int], positions: Mapping[str, int], seen: Iterable[PartitionLag]
+) -> dict[str, int]:
+    """Return a reported lag with what was seen since: a busy thread knows the ends of its last fetch, a new one none.
+
+    Args:
+        lag: ``<topic>-<partition>`` -> records that wait, as threads have reported it.
+        positions: ``<topic>-<partition>`` -> the offset of the next record.
+        seen: The lag of source partitions as of the last look at the log.
+    """
+    newest = dict(lag)
+    for each in seen:
+        name = f"{each.topic}-{each.partition}"
+        newest[name] = max(lag.get(name, 0), each.end - positions.get(name, each.position))
+    return newest
 
 
 def ends_of(log: TopicLog, topics: Collection[str]) -> dict[str, int]:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.app_metrics import committed_by_name, lag_behind
+from penstock.engines.app_metrics import committed_by_name, lag_behind, with_known_ends
 from penstock.engines.application.application_mode import in_mode, known_mode, may_have_run, require_mode, with_mode
 from penstock.engines.application.application_note import note_sinks
 from penstock.engines.application.locations import Locations, open_app_log
@@ -93,6 +93,7 @@ class Run:
         self._listeners, self._meter = listeners, meter
         self._measured, self._has_run = 0.0, False
         self._positions: dict[str, int] = {}
+        self._inner_lag: dict[str, int] = {}  # of repartition topics, as threads have reported it
         self._until_latest = False
         self._cores: CoreWatch | None = None
         self._tenure: Tenure | None = None
@@ -467,6 +468,11 @@ class Run:
             return
         if self._listeners:
             progress = replace(progress, lag=lag_behind(self.log, self.plan, self._positions, progress.batch))
+        elif self.metrics:
+            seen = self.metrics.lags()
+            sources = {f"{each.topic}-{each.partition}" for each in seen}
+            self._inner_lag = {name: lag for name, lag in progress.lag.items() if name not in sources}
+            progress = replace(progress, lag=with_known_ends(progress.lag, self._positions, seen))
         for listener in [self._meter, *([self.metrics] if self.metrics else ()), *self._listeners]:
             try:
                 listener(progress)
@@ -481,4 +487,5 @@ class Run:
                 for name, offset in committed_by_name(self.log, self.plan.application_id).items():
                     self._positions[name] = max(offset, self._positions.get(name, 0))
             self.metrics.parallelism = self.engine.parallelism
-            self._meter.behind(self.metrics.look(self.log, self.plan.external_topics, dict(self._positions)))
+            seen = self.metrics.look(self.log, self.plan.external_topics, dict(self._positions))
+            self._meter.behind({**self._inner_lag, **seen} if seen else {})

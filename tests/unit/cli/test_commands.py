@@ -278,6 +278,13 @@ def test_doctor_names_the_application_whose_file_is_missing_and_not_the_broker(r
     assert finding["name"] == f"application {missing}"
 
 
+def test_doctor_names_a_setting_that_there_is_not_and_not_the_broker(run):
+    code, out, _ = run("doctor", "-b", "127.0.0.1:1", "-c", "nosuch.setting=1", "--json")
+    assert code == 1
+    (finding,) = [each for each in json.loads(out)["findings"] if "nosuch.setting" in each["found"]]
+    assert finding["name"] == "settings"
+
+
 def test_demo_without_a_name_is_the_one_that_there_is(run, tmp_path):
     code, _, err = run("demo", "--file", tmp_path / "no-such.log")
     assert code == 1

@@ -82,3 +82,10 @@ def test_a_place_that_is_no_directory(tmp_path):
 def test_no_port_is_looked_at_as_sparks_page_is_off_by_default() -> None:
     assert not [finding.name for finding in examine() if finding.name.startswith("port")]
     assert [finding.name for finding in examine(port=4040) if finding.name.startswith("port")] == ["port 4040"]
+
+
+def test_where_the_working_directory_cannot_be_written_to_state_is_in_the_users_directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    found = finding("directory")
+    assert (found.name, found.ok) == (f"directory {tmp_path / 'penstock'}", True)

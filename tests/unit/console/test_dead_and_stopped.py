@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ APPLICATION = "orders"
 
 
 @contextmanager
-def console(folder: Path, held: bool, **facts: Any) -> Iterator[httpx.Client]:
+def console(folder: Path, held: bool, others: Sequence[str] = (), **facts: Any) -> Iterator[httpx.Client]:
     """A console over a log in which an application has run, whose newest figures are these."""
     url = f"sqlite:///{folder / 'log.db'}"
     with closing(open_log(url)) as log:
@@ -37,6 +37,11 @@ def console(folder: Path, held: bool, **facts: Any) -> Iterator[httpx.Client]:
         settings = {"application.id": APPLICATION, "bootstrap.servers": url}
         written = {"application": APPLICATION, "written_ms": unix_ms() - 42_000, "rates": {"in": 145.0}, **facts}
         write_facts(Locations.of(StreamsConfig(settings), log).checkpoint, NOW, written)
+        for name in others:
+            log.commit_offsets(name, {TopicPartition("in", 0): 0})
+            log.release_lease(log.acquire_lease(name, "test", 30_000))
+            place = Locations.of(StreamsConfig({**settings, "application.id": name}), log).checkpoint
+            write_facts(place, NOW, {"application": name, "state": "NOT_RUNNING", "written_ms": unix_ms()})
         server = ConsoleServer(
             Site(Applications(log, {"bootstrap.servers": url}), log), ConsoleAddress(port=0, token=None)
         )
@@ -81,6 +86,17 @@ def test_figures_of_now_are_not_grey_and_silent_ones_are(tmp_path: Path) -> None
     with console(tmp_path / "silent", held=True, state="RUNNING") as http:
         assert 'class="tiles stale"' in http.get("/").text
         assert [alert["name"] for alert in http.get("/api/v1/health").json()["applications"][0]["alerts"]] == ["silent"]
+
+
+def test_the_first_page_names_another_application_that_has_failed_today(tmp_path: Path) -> None:
+    for folder, age_ms in (("today", 60_000), ("earlier", 3 * 24 * 3_600_000)):
+        (tmp_path / folder).mkdir()
+        failed = {"state": "ERROR", "written_ms": unix_ms() - age_ms}
+        with console(tmp_path / folder, held=False, others=["calm"], **failed) as http:
+            page = http.get("/?app=calm").text
+            assert ("Another application has failed" in page) == (folder == "today")
+            assert '/?app=orders">orders</a>' in page  # the table has it, however old
+            assert "Another application has failed" not in http.get("/?app=orders").text
 
 
 def test_pages_of_stream_threads_speak_of_threads_and_show_no_time_without_a_begin(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from penstock.base.clock import unix_ms
 from penstock.base.escapes import json_text
-from penstock.console.app_view import UNKNOWN, BatchLine, Picture, findings_of, sentence_of
+from penstock.console.app_view import DIED, UNKNOWN, BatchLine, Picture, findings_of, sentence_of
 from penstock.console.web.page import Visit
 
 __all__ = [
@@ -118,16 +119,20 @@ def failure_of(visit: Visit, picture: Picture) -> dict[str, Any] | None:
 
 
 _POINTS = 60
+_DAY_MS = 24 * 60 * 60 * 1000
 
 
 def overview(visit: Visit) -> Mapping[str, Any]:
     """Return the figures of the application, where to look, and the other applications of the log."""
     picture, facts = head_of(visit)
     lines, threads = picture.lines[-240:], picture.thread_times()
-    others = []
+    others: list[dict[str, Any]] = []
     for name in visit.site.applications.names():
         each = visit.site.application(name).picture() if name != picture.application else picture
         others.append({"name": name, "picture": each})
+    drawing = None if visit.application is None else visit.application.topology()
+    boxes = (drawing or {}).get("boxes", ())
+    called = {str(box["name"]): function for box in boxes if (function := function_of(box))}
     return {
         **facts,
         "findings": findings_of(picture),
@@ -137,13 +142,20 @@ def overview(visit: Visit) -> Mapping[str, Any]:
         or [None if line.lag == UNKNOWN else line.lag for line in lines[-_POINTS:]],
         "threads": len(threads),
         "busy": sum(each.busy for each in threads) / len(threads) if threads else 0.0,
-        "sentence": sentence_of(picture),
+        "sentence": sentence_of(picture, called),
+        "called": called,
+        "failed": [each for each in others if each["picture"] is not picture and _has_failed(each["picture"])],
         "times": [line.seconds for line in lines[-_POINTS:]],
         "drops": [line.dropped for line in lines[-_POINTS:]],
         "others": others,
         "failure": failure_of(visit, picture),
         "has_group": visit.site.log is not None and visit.application_name in visit.site.log.groups(),
     }
+
+
+def _has_failed(picture: Picture) -> bool:
+    """Return whether an application has failed or died within a day: older ends are in the table alone."""
+    return picture.state in ("ERROR", DIED) and unix_ms() - picture.get("written_ms", 0) < _DAY_MS
 
 
 def _per_second(lines: Sequence[BatchLine], name: str) -> list[float | None]:
@@ -158,6 +170,22 @@ def _per_second(lines: Sequence[BatchLine], name: str) -> list[float | None]:
 _ERRORS = 10  # groups of a node
 _GENERATED = re.compile(r"(?:KSTREAM|KTABLE)-.*\d{10}")
 _CALLED = re.compile(r"calls (?P<function>\S+) \((?:.*[/\\])?(?P<line>[^/\\()]*:\d+)\)")
+
+
+def function_of(box: Mapping[str, Any]) -> str:
+    """Return the function that a node with a generated name calls, and its line; empty for other boxes.
+
+    >>> box = {"kind": "node", "name": "KSTREAM-MAPVALUES-0000000001", "runs": "calls shop.parse (/srv/shop.py:4) for"}
+    >>> function_of(box), function_of({**box, "runs": "columns"}), function_of({**box, "name": "totals"})
+    ('parse (shop.py:4)', '', '')
+    """
+    if box["kind"] != "node" or not _GENERATED.fullmatch(str(box["name"])):
+        return ""
+    called = _CALLED.search(str(box.get("runs", "")))
+    if called is None:
+        return ""
+    function = called["function"].rpartition(".")[2]
+    return f"{'lambda' if function == '<lambda>' else function} ({called['line']})"
 
 
 def label_of(box: Mapping[str, Any]) -> str:

@@ -82,13 +82,16 @@ def charts_of(
             drawn.append({"label": f"{name}, {_past_title(past_ms)}", "values": old, "is_past": True})
         return drawn
 
-    each_time = "look" if picture.is_continuous else "batch"
     return {
         "times": [at // 1000 for at in starts],
         "charts": [
             {"title": "Records a second", "unit": "/s", "lines": [*lines("in", _in), *lines("out", _out)]},
             {"title": "Lag", "unit": "records", "lines": lines("lag", _lag)},
-            {"title": f"Time of a {each_time}", "unit": "s", "lines": lines("time", _time)},
+            {
+                "title": "Busy time by report" if picture.is_continuous else "Time of a batch",
+                "unit": "s",
+                "lines": lines("time", _time),
+            },
         ],
     }
 

@@ -51,6 +51,11 @@ function labelOf(box) {
   return label.length > 34 ? `${label.slice(0, 12)}…${label.slice(-21)}` : label;
 }
 
+// The operation below the label, unless it is the label.
+function secondLine(box) {
+  return box.operation && box.operation !== labelOf(box) ? box.operation : "";
+}
+
 function lay(figure, graph) {
   document.getElementById("fold").setAttribute("aria-pressed", String(folded));
   const sizes = graph.boxes.map((each) => ({ id: each.id, width: Math.max(each.kind === "group" ? 190 : 110, labelOf(each).length * 6.9 + 26), height: each.kind === "node" || each.kind === "group" ? 46 : 36 }));
@@ -122,8 +127,8 @@ function draw(figure, graph, places) {
       element("rect", { class: "rail", x: 8, y: place.height - 8, width: place.width - 16, height: 3, rx: 1.5 }, group);
       element("rect", { class: "time", x: 8, y: place.height - 8, width: 0, height: 3, rx: 1.5, "data-width": place.width - 16 }, group);
     }
-    element("text", { class: "name", "aria-hidden": "true", x: place.width / 2, y: each.kind === "node" || each.kind === "group" ? 16 : place.height / 2 + (each.kind === "store" || each.kind === "topic" ? -2 : 4) }, group, labelOf(each));
-    element("text", { class: "more", "aria-hidden": "true", x: place.width / 2, y: each.kind === "node" || each.kind === "group" ? 30 : place.height / 2 + 11 }, group, each.operation ?? "");
+    element("text", { class: "name", "aria-hidden": "true", x: place.width / 2, y: each.kind === "node" && !secondLine(each) ? 24 : each.kind === "node" || each.kind === "group" ? 16 : place.height / 2 + (each.kind === "store" || each.kind === "topic" ? -2 : 4) }, group, labelOf(each));
+    element("text", { class: "more", "aria-hidden": "true", x: place.width / 2, y: each.kind === "node" || each.kind === "group" ? 30 : place.height / 2 + 11 }, group, secondLine(each));
   }
   figure.replaceChildren(svg);
   scale = Math.min(1, Math.max(0.6, (figure.clientWidth - 20) / box.width));
@@ -157,6 +162,7 @@ function choose(event) {
 }
 
 function short(value) {
+  if (Number.isInteger(value) && value < 1e4) return value.toFixed(0);
   if (value >= 1e6) return `${(value / 1e6).toFixed(1)} M`;
   if (value >= 1e4) return `${(value / 1e3).toFixed(1)} k`;
   return value >= 10 || value === 0 ? value.toFixed(0) : value.toPrecision(2);
