@@ -29,8 +29,7 @@ from penstock.engines.committed.task_state import ReplicaFolders
 from penstock.query import StoreQueryParameters
 from penstock.query.stores import open_store
 from penstock.serde import Serdes
-from penstock.state.task_place import StateOwner, StatePlace
-from penstock.state.task_store import TaskStore
+from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 from penstock.topology.stores import StoreSpec
 
 APPLICATION = "queries-bench"

@@ -33,8 +33,7 @@ from penstock.state.changelog.changelog_restore import StoreRestorer, put_snapsh
 from penstock.state.segments.segment import SegmentHead
 from penstock.state.segments.storage import open_storage
 from penstock.state.snapshots import SnapshotPolicy
-from penstock.state.task_place import StateOwner, StatePlace
-from penstock.state.task_store import TaskStore
+from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 from penstock.state.views import open_view
 from state import SPECS, Clock
 

@@ -21,8 +21,7 @@ from statistics import median
 from typing import Any
 
 from penstock.state.segments.storage import open_storage
-from penstock.state.task_place import StateOwner, StatePlace
-from penstock.state.task_store import TaskStore
+from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 from penstock.topology.stores import StoreSpec
 
 SPECS = [StoreSpec("table", "key_value", None, None)]

@@ -24,8 +24,7 @@ import machine
 from penstock.serde.column import Column
 from penstock.serde.primitives import NumberSerde, StringSerde
 from penstock.state.snapshots import SnapshotPolicy
-from penstock.state.task_place import StateOwner, StatePlace
-from penstock.state.task_store import TaskStore
+from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 from penstock.state.views import open_view
 from penstock.topology.stores import StoreSpec
 

@@ -31,7 +31,7 @@ from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.loop.stream_thread import StreamThread
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
-from penstock.topology.configured.apply_settings import with_settings
+from penstock.topology.configured import with_settings
 from penstock.topology.plan.internal_topics import changelogs_of
 from penstock.topology.plan.plan import plan_of
 from penstock.topology.topology import Topology

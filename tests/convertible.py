@@ -39,7 +39,7 @@ from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
 from penstock.serde import Serdes
 from penstock.state.checkpoint import remove_checkpoint, write_document
-from penstock.topology.configured.apply_settings import with_settings
+from penstock.topology.configured import with_settings
 from penstock.topology.plan.plan_json import StoredPlan
 from threads import settle
 

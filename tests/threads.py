@@ -13,7 +13,7 @@ from penstock.engines.threads.loop.stream_thread import StreamThread, ThreadHook
 from penstock.log.base import StreamsMembership, TopicPartition
 from penstock.log.thread_clients import Writer
 from penstock.runtime.sensor import Sensor
-from penstock.topology.configured.apply_settings import with_settings
+from penstock.topology.configured import with_settings
 from penstock.topology.plan.internal_topics import changelogs_of
 from penstock.topology.plan.plan import TaskId, plan_of
 from penstock.topology.topology import Topology

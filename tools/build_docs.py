@@ -125,8 +125,7 @@ def markdown(rows: Iterable[Iterable[object]], *heads: str) -> str:
 
 def configuration() -> str:
     """docs/reference/configuration.md."""
-    from penstock.config.definitions import ALIASES, CONFIG_DEFS, PREFIXES
-    from penstock.config.refused import IN_MICRO_BATCHES, REFUSED
+    from penstock.config.definitions import ALIASES, CONFIG_DEFS, IN_MICRO_BATCHES, PREFIXES, REFUSED
 
     parts = [
         "# Configuration",

@@ -95,7 +95,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "threads",
         "micro_batches",
         "committed",
-        "conversion",
     ),
     "engines/micro_batches": ("worker", "recovery"),
     "engines/spark": ("connector",),
@@ -121,7 +120,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "state": ("views", "segments", "lmdb_replicas", "restores", "changelog"),
     "testing": ("simulation",),
     "tools": ("broker", "demo"),
-    "topology": ("operations", "configured", "building", "plan"),
+    "topology": ("operations", "building", "plan"),
 }
 FLUENT = "penstock.api"  # streams make tables and tables streams
 

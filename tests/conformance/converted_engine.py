@@ -26,7 +26,7 @@ from interpreter import Interpreted, interpret
 from penstock.config import StreamsConfig
 from penstock.engines.application.application_mode import with_mode
 from penstock.engines.application.planning import plan_for
-from penstock.engines.conversion.convert import convert
+from penstock.engines.conversion import convert
 from penstock.engines.threads.loop.stream_thread import StreamThread, ThreadHooks
 from penstock.log.embedded.log import drop_memory_log
 from penstock.log.open import open_log

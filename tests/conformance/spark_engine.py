@@ -44,8 +44,7 @@ from penstock.errors import PenstockError
 from penstock.log.base import TopicPartition
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
-from penstock.state.task_place import StateOwner, StatePlace
-from penstock.state.task_store import TaskStore
+from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 from penstock.state.views import open_view
 from penstock.topology.plan.partitions import source_topics
 from penstock.topology.plan.plan import TaskId

@@ -11,7 +11,7 @@ from penstock.connect.rest import WorkerServer
 from penstock.connect.storage.config_store import RestartRequest
 from penstock.connect.tasks.task_handles import ThreadTask
 from penstock.connect.tasks.task_parts import TaskSpec
-from penstock.connect.worker.group_view import WorkerView
+from penstock.connect.worker.group import WorkerView
 from penstock.connect.worker.task_restarts import RestartPolicy, TaskRestarts
 from penstock.connect.worker_settings import WorkerConfig
 from penstock.errors import FencedError, LogUnavailableError

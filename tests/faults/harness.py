@@ -16,8 +16,7 @@ from fault_app import APPLICATION, settings, topology
 from penstock import KafkaStreams
 from penstock.log.open import open_log
 from penstock.state.segments.segment import SegmentName
-from penstock.state.task_place import StateOwner, StatePlace
-from penstock.state.task_store import TaskStore
+from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 
 APP = Path(__file__).with_name("fault_app.py")
 START = 1_790_000_000_000

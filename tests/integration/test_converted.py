@@ -25,7 +25,7 @@ from penstock import (
 from penstock.config import StreamsConfig
 from penstock.engines.application.locations import Locations
 from penstock.engines.application.planning import plan_for
-from penstock.engines.conversion.convert import convert
+from penstock.engines.conversion import convert
 from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.loop.stream_thread import StreamThread
 from penstock.errors import FencedError
@@ -33,7 +33,7 @@ from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
 from penstock.log.partitioner import partition_for
 from penstock.log.thread_clients import Writer
-from penstock.topology.configured.apply_settings import with_settings
+from penstock.topology.configured import with_settings
 from threads import settle
 
 from .conftest import Place, long

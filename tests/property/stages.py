@@ -40,8 +40,7 @@ from penstock.log.base import HEADERS_TYPE, TopicPartition
 from penstock.log.embedded.log import drop_memory_log
 from penstock.log.open import open_log
 from penstock.log.partitioner import partitions_for
-from penstock.state.task_place import StateOwner, StatePlace
-from penstock.state.task_store import TaskStore
+from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 from penstock.state.views import open_view
 from penstock.topology.plan.plan import TaskRun, plan_of
 from things import plain

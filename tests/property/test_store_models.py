@@ -17,8 +17,7 @@ from penstock.serde.column import Column
 from penstock.serde.primitives import NumberSerde, StringSerde
 from penstock.serde.windowed import Window, Windowed
 from penstock.state.maps import MemoryTaskState
-from penstock.state.task_place import StateOwner, StatePlace
-from penstock.state.task_store import TaskStore
+from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 from penstock.state.views import ValueAndTimestamp, VersionedRecord, open_view
 from penstock.state.views.versioned import IS_LATEST, NOT_PUT
 from penstock.topology.stores import StoreSpec

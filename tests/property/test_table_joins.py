@@ -155,7 +155,7 @@ class Stages:
 
     def store(self, name: str) -> dict[str, Any]:
         from penstock.state.views import open_view
-        from penstock.topology.configured.apply_settings import with_default_serdes
+        from penstock.topology.configured import with_default_serdes
 
         spec = with_default_serdes(self.topology, "string", "string").stores[name]
         found = [s for s in self.plan.subtopologies if name in s.stores]

@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from penstock.config import CONFIG_DEFS, StreamsConfig
-from penstock.config.refused import REFUSED
+from penstock.config.definitions import REFUSED
 from penstock.errors import ConfigError
 
 

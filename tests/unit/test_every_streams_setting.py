@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.config import StreamsConfig
-from penstock.config.definitions import CONFIG_DEFS
-from penstock.config.refused import REFUSED
+from penstock.config.definitions import CONFIG_DEFS, REFUSED
 from penstock.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]

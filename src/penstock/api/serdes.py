@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.errors import TopologyError
-from penstock.topology.configured.apply_settings import DefaultWindowed, UntypedDefault
+from penstock.topology.configured import DefaultWindowed, UntypedDefault
 
 __all__ = ["UNKNOWN", "common", "for_internal", "for_store", "for_topic", "resolve", "windowed"]
 

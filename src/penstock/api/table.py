@@ -24,7 +24,7 @@ from penstock.topology.tables import DerivedTable
 if TYPE_CHECKING:
     import polars as pl
 
-    from penstock.api.groups.grouped_table import KGroupedTable
+    from penstock.api.groups.grouped import KGroupedTable
     from penstock.api.stream import KStream
 
 __all__ = ["GlobalKTable", "KTable"]
@@ -189,7 +189,7 @@ class KTable(TableJoinVerbs[K, V]):
         self, selector: Callable[[K, V], tuple[K2, V2]] | pl.Expr, grouped: Grouped | None = None, *, name: Name = None
     ) -> KGroupedTable[K2, V2]:
         """Group the rows by a new key (``groupBy``); the function returns the new (key, value) of each row."""
-        from penstock.api.groups.grouped_table import KGroupedTable, group_table
+        from penstock.api.groups.grouped import KGroupedTable, group_table
 
         fn = Function.wrap(selector, verb="group_by", allowed=(2,), passed="(key, value)")
         options = option(grouped, Grouped, "group_by")

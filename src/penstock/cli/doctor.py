@@ -139,8 +139,7 @@ def _examined(servers: str, settings: Mapping[str, Any], target: str, *, trial: 
         trial: Whether to try what an application does.
     """
     from penstock.base.check_result import CheckResult
-    from penstock.log.kafka.checkup.checkup import examine_cluster
-    from penstock.log.kafka.checkup.trial import try_cluster
+    from penstock.log.kafka.checkup.checkup import examine_cluster, try_cluster
     from penstock.log.open import open_log
     from penstock.log.url import kafka_servers
 

@@ -12,9 +12,18 @@ from penstock.base.java_names import with_java_names_of
 from penstock.base.nearest_name import nearest_names, question
 from penstock.base.secrets import is_secret, masked, shown
 from penstock.config.client_names import CLIENT_NAMES, CLIENT_PREFIXES, check_client_name, is_client_name
-from penstock.config.definitions import ALIASES, CONFIG_DEFS, CONTINUOUS, MICRO_BATCH_ONLY, PREFIXES, SettingDefinition
+from penstock.config.definitions import (
+    ALIASES,
+    CONFIG_DEFS,
+    CONTINUOUS,
+    MICRO_BATCH_ONLY,
+    PREFIXES,
+    REFUSED,
+    SettingDefinition,
+    refuse,
+    refuse_in_mode,
+)
 from penstock.config.prefixes import behind_prefix
-from penstock.config.refused import REFUSED, refuse, refuse_in_mode
 from penstock.errors import ConfigError
 
 __all__ = ["CONFIG_DEFS", "SettingDefinition", "StreamsConfig"]

@@ -17,7 +17,7 @@ from penstock.engines.application.log_needs import needs_of
 from penstock.engines.application.planning import PlannedApp, create_missing, create_sources, plan_for
 from penstock.engines.application.tenure import LeaseTenure, SharedTenure, wait_for_lease, wait_to_share
 from penstock.engines.application_figures import BatchMeter
-from penstock.engines.conversion.convert import convert_at_start
+from penstock.engines.conversion import convert_at_start
 from penstock.engines.engine import Start
 from penstock.engines.factory import engine_of
 from penstock.engines.spark.java_archive import make_in_background

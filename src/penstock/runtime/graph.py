@@ -13,7 +13,7 @@ from penstock.base.log_lines import own_logger
 from penstock.base.terminal.human_numbers import counted
 from penstock.errors import SerializationError
 from penstock.serde.column import Column
-from penstock.topology.configured.value_fields import fields_hint, fields_known_above, fields_read
+from penstock.topology.configured import fields_hint, fields_known_above, fields_read
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from penstock.topology.operations.base import Branch, Operation, Process
 from penstock.topology.operations.functions import Function

@@ -21,7 +21,7 @@ from penstock.state.changelog import changelog_formats, records_of_changes, reco
 from penstock.state.changelog.formats import note_writes, notes_of
 from penstock.state.maps import MemoryMap, MemoryTaskState, Overlay, TaskOverlay
 from penstock.state.views import open_view
-from penstock.topology.configured.apply_settings import with_settings
+from penstock.topology.configured import with_settings
 from penstock.topology.plan.internal_topics import changelog_topic
 from penstock.topology.plan.plan import TaskId, plan_of
 from penstock.topology.stores import StoreSpec

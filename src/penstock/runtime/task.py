@@ -49,8 +49,8 @@ from penstock.runtime.sources_and_sinks import (
 from penstock.runtime.suppress import operator as suppress_operator
 from penstock.serde.bound_serdes import CurrentHeaders, TopicSerdes, users_serde
 from penstock.state.maps import Journal, MemoryTaskState
-from penstock.topology.configured.apply_settings import headers_user as headers_user_of
-from penstock.topology.configured.apply_settings import with_current_headers, with_settings
+from penstock.topology.configured import headers_user as headers_user_of
+from penstock.topology.configured import with_current_headers, with_settings
 from penstock.topology.operations.base import Process, TableTransformValues
 
 if TYPE_CHECKING:

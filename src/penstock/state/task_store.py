@@ -23,8 +23,9 @@ on from where they have left it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -40,17 +41,51 @@ from penstock.errors import (
     other_inputs,
 )
 from penstock.state.free_memory import release_memory
-from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica, LmdbRows, replica_place
+from penstock.state.lmdb_replicas.lmdb_replica import MAP_BYTES, LmdbReplica, LmdbRows, replica_place
 from penstock.state.maps import MemoryMap, TaskOverlay
 from penstock.state.restores.replica_restore import CaughtUp, apply_segment, catch_up
 from penstock.state.restores.restore_documents import SegmentRestore
 from penstock.state.segments.segment import Segment, SegmentHead, SegmentName, pack
 from penstock.state.segments.storage import open_storage, read_segment
 from penstock.state.snapshots import SnapshotPolicy, SnapshotWriter
-from penstock.state.task_place import StateOwner, StatePlace
 from penstock.topology.stores import StoreSpec
 
-__all__ = ["TaskStore"]
+__all__ = ["StateOwner", "StatePlace", "TaskStore"]
+
+
+@dataclass(frozen=True)
+class StatePlace:
+    """The place of an application's state.
+
+    Attributes:
+        checkpoint: A path or URI, the same on all executors (see `penstock.state.segments.storage.open_storage`).
+        replica_root: A directory of this machine for replicas (``state.dir``).
+        map_bytes: The size beyond which a replica's file has to be mapped anew.
+        durable: Whether a segment is on the disk before it counts as published.
+        storage_options: Settings of the object store.
+    """
+
+    checkpoint: str
+    replica_root: str | Path
+    map_bytes: int = MAP_BYTES
+    durable: bool = True
+    storage_options: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class StateOwner:
+    """The application that state belongs to.
+
+    Attributes:
+        application_id: The ``application.id``; segments of another application are refused.
+        fingerprint: Of the topology; segments of another one are refused. Empty: not compared.
+        accepts: Fingerprints of earlier topologies that this one may continue.
+    """
+
+    application_id: str
+    fingerprint: str = ""
+    accepts: Collection[str] = ()
+
 
 _log = own_logger(__name__)
 _KEPT_BYTES = 1 << 20

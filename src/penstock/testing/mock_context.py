@@ -19,7 +19,7 @@ from penstock.runtime.processors import NodeContext
 from penstock.runtime.rows import RecordContext
 from penstock.state.maps import MemoryTaskState
 from penstock.testing.driver import driver_config
-from penstock.topology.configured.apply_settings import with_settings
+from penstock.topology.configured import with_settings
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations.base import Process
 from penstock.topology.plan.plan import TaskId

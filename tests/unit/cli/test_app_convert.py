@@ -178,7 +178,7 @@ def cut_off(app: Application, mode: str, step: str, monkeypatch: pytest.MonkeyPa
     """Begin a conversion in this process that ends at a step."""
     from penstock.cli.topology_loader import load_topology
     from penstock.config import StreamsConfig
-    from penstock.engines.conversion.convert import convert as convert_here
+    from penstock.engines.conversion import convert as convert_here
 
     def reach(at: str, *_: object) -> None:
         if at == f"convert-{step}":

@@ -25,7 +25,7 @@ from penstock.state import maps as replica
 from penstock.state.lmdb_replicas.folders import global_place
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
 from penstock.state.maps import ReplicaPosition
-from penstock.topology.configured.apply_settings import with_serdes
+from penstock.topology.configured import with_serdes
 
 Prepared = tuple[bytes, EmbeddedLog]
 

@@ -10,10 +10,10 @@ from upgrade_support import commit
 from worker_support import ROWS, append, loaded, prepared, run
 
 from penstock import Materialized, StreamsBuilder
+from penstock.engines import conversion
 from penstock.engines.application.internal_topic_creation import complete_changelogs
 from penstock.engines.application.planning import PlannedApp, plan_for
-from penstock.engines.conversion import into_continuous
-from penstock.engines.conversion.into_continuous import SegmentState
+from penstock.engines.conversion import SegmentState
 from penstock.engines.micro_batches.worker import open_tasks
 from penstock.errors import FencedError
 from penstock.log.open import open_log
@@ -40,7 +40,7 @@ def test_a_conversion_whose_lease_is_taken_between_pieces_writes_no_more(
             end = log.end_offset(changelog.topic, 0)
             return sum(each.num_rows for each in log.iterate(changelog.topic, 0, 0, end))
 
-        pieces, changes_batch = [], into_continuous.changes_batch
+        pieces, changes_batch = [], conversion.changes_batch
 
         def read_piece(*columns: Any) -> Any:
             pieces.append(len(columns[0]))
@@ -49,9 +49,9 @@ def test_a_conversion_whose_lease_is_taken_between_pieces_writes_no_more(
                     other.acquire_lease("app", "another", force=True)
             return changes_batch(*columns)
 
-        monkeypatch.setattr(into_continuous, "_PIECE_ROWS", PIECE_ROWS)
+        monkeypatch.setattr(conversion, "_PIECE_ROWS", PIECE_ROWS)
         assert SegmentState(app, 0).write([changelog], lease) == ROWS
-        monkeypatch.setattr(into_continuous, "changes_batch", read_piece)
+        monkeypatch.setattr(conversion, "changes_batch", read_piece)
         with pytest.raises(FencedError, match="another"):
             SegmentState(app, 0).write([changelog], lease)
         assert pieces == [PIECE_ROWS] * 3  # of four

@@ -11,8 +11,7 @@ from penstock.serde import Serdes
 from penstock.serde.windowed import Window, Windowed
 from penstock.state.checkpoint import write_document
 from penstock.state.snapshots import SnapshotPolicy
-from penstock.state.task_place import StateOwner, StatePlace
-from penstock.state.task_store import TaskStore
+from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 from penstock.state.views import open_view
 from penstock.topology.stores import StoreSpec
 

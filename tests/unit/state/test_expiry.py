@@ -12,8 +12,7 @@ from penstock.serde.primitives import NumberSerde, StringSerde
 from penstock.serde.windowed import Window, Windowed
 from penstock.state import maps
 from penstock.state.maps import MemoryMap, MemoryTaskState, TaskOverlay
-from penstock.state.task_place import StateOwner, StatePlace
-from penstock.state.task_store import TaskStore
+from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 from penstock.state.views import open_view
 from penstock.topology.stores import StoreSpec
 

@@ -27,7 +27,7 @@ from penstock.state.views.header_entries import (
     unpack_headers,
     with_headers,
 )
-from penstock.topology.configured.apply_settings import with_settings
+from penstock.topology.configured import with_settings
 from penstock.topology.plan.evolution import compare
 from penstock.topology.plan.plan import plan_of
 from penstock.topology.plan.plan_json import StoredPlan, document_of, fingerprint_of

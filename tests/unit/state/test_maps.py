@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.state.maps import MemoryMap, Overlay
 from penstock.state.snapshots import SnapshotPolicy
-from penstock.state.task_place import StateOwner, StatePlace
-from penstock.state.task_store import TaskStore
+from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 from penstock.topology.stores import StoreSpec
 
 LONG = b"l" * 478

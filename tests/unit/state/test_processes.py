@@ -9,8 +9,7 @@ import sys
 
 import pytest
 
-from penstock.state.task_place import StateOwner, StatePlace
-from penstock.state.task_store import TaskStore
+from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 from penstock.topology.stores import StoreSpec
 
 SPECS = [StoreSpec("s", "key_value", None, None)]
@@ -19,7 +18,7 @@ PRELUDE = """
 import os, signal, sys
 from penstock.state.lmdb_replicas import lmdb_replica
 from penstock.state.segments import local_storage
-from penstock.state.task_place import StateOwner, StatePlace
+from penstock.state.task_store import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.topology.stores import StoreSpec
 

@@ -15,8 +15,7 @@ from penstock.state.restores import restore_documents as documents
 from penstock.state.restores.restore_documents import SegmentRestoreNote, forget_restores, read_restores
 from penstock.state.restores.restore_progress import Restore
 from penstock.state.snapshots import SnapshotPolicy
-from penstock.state.task_place import StateOwner, StatePlace
-from penstock.state.task_store import TaskStore
+from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 
 Opens = Callable[..., TaskStore]
 

@@ -15,8 +15,7 @@ from penstock.state.segments.chain import follow_chain
 from penstock.state.segments.segment import SegmentName
 from penstock.state.segments.storage import SegmentStorage, open_storage
 from penstock.state.snapshots import SnapshotPolicy
-from penstock.state.task_place import StateOwner, StatePlace
-from penstock.state.task_store import TaskStore
+from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 from penstock.topology.stores import StoreSpec
 
 SPECS = [StoreSpec("s", "key_value", None, None), StoreSpec("t", "key_value", None, None)]

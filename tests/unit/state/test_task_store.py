@@ -25,8 +25,7 @@ from penstock.state.maps import ReplicaPosition
 from penstock.state.segments import local_storage as storage_module
 from penstock.state.segments.segment import SegmentHead, pack, unpack
 from penstock.state.snapshots import SnapshotPolicy
-from penstock.state.task_place import StateOwner, StatePlace
-from penstock.state.task_store import TaskStore
+from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 from penstock.topology.stores import StoreSpec
 
 SPECS = [StoreSpec("s", "key_value", None, None)]

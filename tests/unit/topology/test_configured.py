@@ -23,7 +23,7 @@ from penstock import (
 )
 from penstock.errors import ConfigError, PenstockError, ProcessingError, TopologyError
 from penstock.testing import TopologyTestDriver
-from penstock.topology.configured.apply_settings import with_settings
+from penstock.topology.configured import with_settings
 
 SETTINGS: dict[str, Any] = {"default.key.serde": "string", "default.value.serde": "string"}
 

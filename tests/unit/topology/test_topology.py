@@ -8,7 +8,7 @@ import pytest
 
 from penstock import Consumed, Grouped, Materialized, Processor, Repartitioned, Stores, StreamsBuilder, TimeWindows
 from penstock.errors import TopologyError
-from penstock.topology.configured.apply_settings import with_default_serdes
+from penstock.topology.configured import with_default_serdes
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations import base as ops
 from penstock.topology.topology import Topology

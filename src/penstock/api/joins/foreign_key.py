@@ -18,7 +18,7 @@ from penstock.api.options import Materialized, TableJoined
 from penstock.api.serdes import UNKNOWN, for_internal, for_store, for_topic, resolve
 from penstock.topology.building.graph import GraphNode, ProcessorGraph, SinkGraph, SourceGraph
 from penstock.topology.building.names import Names
-from penstock.topology.configured.apply_settings import Wrapping
+from penstock.topology.configured import Wrapping
 from penstock.topology.nodes import SourceNode
 from penstock.topology.operations.base import (
     ForeignTableJoin,

@@ -29,7 +29,7 @@ from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.engines.conversion.report import ConversionReport
+    from penstock.engines.conversion import ConversionReport
     from penstock.topology.plan.plan_json import StoredPlan
     from penstock.topology.topology import Topology
 
@@ -268,7 +268,7 @@ def convert(
     from penstock.engines.application.locations import log_settings
     from penstock.engines.application_figures import BatchMeter
     from penstock.engines.application_run import Run
-    from penstock.engines.conversion.convert import convert as convert_application
+    from penstock.engines.conversion import convert as convert_application
 
     topology, settings = options.load()
     config = StreamsConfig(settings)

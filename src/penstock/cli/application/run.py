@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.spinner import Spinner
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from penstock.engines.application_figures import RunFigures
     from penstock.engines.kafka_streams import KafkaStreams
+    from penstock.topology.topology import Topology
 
 __all__ = ["register", "shown_while_running"]
 
@@ -173,8 +174,6 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Show how a topology would run: stages, tasks, topics, stores, and which operators work on whole columns."""
-    from penstock.cli.application.explain import explained
-
     topology, settings = options.load()
     partition_counts: dict[str, int] = {}
     if options.bootstrap:
@@ -183,8 +182,31 @@ def explain(
 
         with open_log_at(options.bootstrap, settings=log_settings(StreamsConfig(settings))) as log:
             partition_counts = {topic.name: topic.partitions for topic in log.topics()}
-    text, facts = explained(topology, settings, partition_counts, partitions)
+    text, facts = _explained(topology, settings, partition_counts, partitions)
     if as_json:
         print_json(facts)
     else:
         print_text(text)
+
+
+def _explained(
+    topology: Topology, config: Mapping[str, Any], partition_counts: Mapping[str, int], partitions: int
+) -> tuple[str, dict[str, Any]]:
+    """Describe stages, tasks, operators and stores, as text and as plain data.
+
+    Args:
+        topology: The topology.
+        config: Settings; ``application.id`` may be missing.
+        partition_counts: Partition counts of existing topics.
+        partitions: The count to assume for other source topics.
+    """
+    from penstock.config import StreamsConfig
+    from penstock.runtime.task import sliced_reasons
+    from penstock.topology.plan.explain import explain_json, explain_text
+    from penstock.topology.plan.plan import plan_of
+
+    settings = StreamsConfig({"application.id": "app", **config})
+    sources = {topic for node in topology.sources if not node.internal for topic in node.topics}
+    plan = plan_of(topology, settings["application.id"], {**dict.fromkeys(sources, partitions), **partition_counts})
+    sliced = sliced_reasons(topology, settings, plan)
+    return explain_text(plan, topology, sliced, settings), explain_json(plan, topology, sliced, settings)

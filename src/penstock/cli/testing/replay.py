@@ -73,7 +73,7 @@ def _replays(
     from penstock.engines.application.locations import Locations, log_settings
     from penstock.engines.committed.opening import ThreadsPlanner
     from penstock.testing.replay import replays_of
-    from penstock.topology.configured.apply_settings import with_settings
+    from penstock.topology.configured import with_settings
 
     with open_log_at(str(config["bootstrap.servers"]), settings=log_settings(config)) as log:
         app = ThreadsPlanner(with_settings(topology, config), config, log, Locations.of(config, log)).planned()

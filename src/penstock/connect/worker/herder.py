@@ -24,7 +24,7 @@ from penstock.connect.storage.offset_store import OffsetStore
 from penstock.connect.storage.status_store import StatusStore, StoredStatus
 from penstock.connect.tasks.task_handles import Message, TaskHandle
 from penstock.connect.tasks.task_parts import TaskSpec, plugins_of
-from penstock.connect.worker.group_view import WorkerMembership, WorkerView
+from penstock.connect.worker.group import WorkerMembership, WorkerView
 from penstock.connect.worker.loggers import Loggers
 from penstock.connect.worker.request_errors import RequestError
 from penstock.connect.worker.task_restarts import TaskRestarts

@@ -15,11 +15,9 @@ from penstock.connect.storage.status_store import StatusStore
 from penstock.connect.storage.topic_table import MemoryTable, TopicTable
 from penstock.connect.tasks.task_handles import TaskHandle, TaskProcesses, ThreadTask
 from penstock.connect.tasks.task_parts import TaskSpec
-from penstock.connect.worker.group import Fencing, WorkerGroupMembership
-from penstock.connect.worker.group_view import Solo, WorkerMembership
+from penstock.connect.worker.group import Fencing, Solo, WorkerGroupMembership, WorkerMembership
 from penstock.connect.worker.herder import Herder, WorkerStores
-from penstock.connect.worker.offset_operations import OffsetOperations
-from penstock.connect.worker.operations import Operations
+from penstock.connect.worker.operations import OffsetOperations, Operations
 from penstock.connect.worker_settings import WorkerConfig
 from penstock.errors import ConfigError
 from penstock.log import open_log

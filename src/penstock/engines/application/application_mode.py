@@ -9,7 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from penstock.config.refused import IN_MICRO_BATCHES
+from penstock.config.definitions import IN_MICRO_BATCHES
 from penstock.engines.application.application_note import read_application
 from penstock.engines.application.locations import Locations
 from penstock.errors import CheckpointMismatchError

@@ -14,7 +14,7 @@ from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, c
 from penstock.log.topic_formats import TopicFormat, note_formats
 from penstock.serde import Serdes
 from penstock.state.changelog.formats import APPLICATION
-from penstock.topology.configured.apply_settings import with_serdes
+from penstock.topology.configured import with_serdes
 from penstock.topology.plan.internal_topics import numbers_topic
 
 if TYPE_CHECKING:

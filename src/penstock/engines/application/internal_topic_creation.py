@@ -20,7 +20,7 @@ from penstock.log.streams_groups.offset_metadata import OffsetMetadata
 from penstock.log.thread_clients import CHANGELOG_WRITER, Writer
 from penstock.serde.self_describing import AutoSerde
 from penstock.state.checkpoint import read_document, write_document
-from penstock.topology.configured.apply_settings import with_settings
+from penstock.topology.configured import with_settings
 from penstock.topology.plan.internal_topics import changelog_topic, numbers_topic
 
 if TYPE_CHECKING:

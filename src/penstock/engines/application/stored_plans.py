@@ -14,7 +14,7 @@ from penstock.errors import (
 )
 from penstock.query.source import stores_for_plan
 from penstock.state.checkpoint import PLAN, read_plan, write_document
-from penstock.topology.configured.apply_settings import with_settings
+from penstock.topology.configured import with_settings
 from penstock.topology.plan.evolution import require_compatible
 from penstock.topology.plan.plan import PhysicalPlan
 from penstock.topology.plan.plan_json import StoredPlan

@@ -30,7 +30,7 @@ from penstock.query.instances import HostInfo, Instance, Instances, unreachable_
 from penstock.query.source import ReplicaLagWatch, specs_in_plan
 from penstock.state.checkpoint import read_document, read_plan
 from penstock.state.private_folders import state_home
-from penstock.topology.configured.apply_settings import with_serdes, with_settings
+from penstock.topology.configured import with_serdes, with_settings
 from penstock.topology.plan.internal_topics import changelogs_of
 from penstock.topology.plan.plan_json import StoredPlan
 

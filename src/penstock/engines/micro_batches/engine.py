@@ -33,7 +33,7 @@ from penstock.engines.spark.session import dataframe_query_settings, users_spark
 from penstock.engines.spark.topology_bytes import pickle_app
 from penstock.errors import LogError, PenstockError, UnknownTopicError
 from penstock.log.groups.offset_regressions import MARK
-from penstock.topology.configured.apply_settings import with_serdes
+from penstock.topology.configured import with_serdes
 from penstock.topology.plan.plan_json import StoredPlan
 
 if TYPE_CHECKING:

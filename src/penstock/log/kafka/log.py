@@ -1,16 +1,17 @@
-"""KafkaLog: the TopicLog of a Kafka cluster."""
+"""KafkaLog: the TopicLog of a Kafka cluster, whose broker coordinates streams groups."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
-from penstock.errors import LogError
+from penstock.base.log_lines import own_logger
+from penstock.errors import LogError, LogUnavailableError
 from penstock.log.base import (
     Fetched,
     GroupMember,
@@ -31,9 +32,8 @@ from penstock.log.kafka.checkup.start import require_able
 from penstock.log.kafka.clients.fetcher import KafkaFetcher
 from penstock.log.kafka.cluster_topics import error_code
 from penstock.log.kafka.error_codes import CODES, ErrorCategory
-from penstock.log.kafka.failures import persist
+from penstock.log.kafka.failures import category_of, failure, membership_failure, persist
 from penstock.log.kafka.reading import EMPTY, first_in_time, record_sizes, settled_ends, stretches, wait_for_data
-from penstock.log.kafka.streams_groups import KafkaStreamsCoordinator
 from penstock.log.kafka.transactions.commit_producer import KafkaCommitProducer
 from penstock.log.kafka.transactions.core import KafkaCore
 from penstock.log.kafka.transactions.fenced_record import KafkaFencedRecord, KafkaLeases, KafkaRecords
@@ -42,6 +42,9 @@ from penstock.log.kafka.transactions.hanging_transactions import settle_hanging
 from penstock.log.kafka.transactions.ledger import NOTES, PLANNED, LedgerRecord, entry_part, ledger_topic, partition_of
 from penstock.log.kafka.transactions.producer_fencing import PLANNER, RESET, fence
 from penstock.log.kafka.transactions.transaction import KafkaTransaction, transaction
+from penstock.log.kafka.wire.cluster import feature_level
+from penstock.log.kafka.wire.groups import commit_as_streams_member
+from penstock.log.kafka.wire.streams_groups import describe_streams_group, send_heartbeat, set_group_setting
 from penstock.log.kafka.writing import checked
 from penstock.log.streams_groups.description import group_state_of
 from penstock.log.thread_clients import Writer
@@ -50,9 +53,119 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
     from penstock.log.application_needs import ApplicationNeeds
+    from penstock.log.base import StreamsMembership
     from penstock.log.kafka.cluster_topics import Topics
+    from penstock.log.kafka.refused_access import ClusterAccess
+    from penstock.log.kafka.wire.cluster import Cluster
+    from penstock.log.streams_groups.description import HeartbeatAnswer, StreamsGroupDescription, StreamsHeartbeat
 
-__all__ = ["KafkaLog", "delete_offsets", "group_state"]
+__all__ = ["KafkaLog", "KafkaStreamsCoordinator", "delete_offsets", "group_state"]
+
+_T = TypeVar("_T")
+_log = own_logger(__name__)
+_FEATURE = "streams.version"
+_PATIENCE_S = 10.0
+_UNKNOWN_SETTING = "Unknown group config name"  # of an older broker
+
+
+class KafkaStreamsCoordinator:
+    """The brokers that keep streams groups (Kafka 4.2 and later).
+
+    Args:
+        cluster: Connections of its own, as a heartbeat waits behind requests in flight.
+        access: Explains refusals.
+    """
+
+    def __init__(self, cluster: Cluster, access: ClusterAccess | None = None) -> None:
+        self._cluster, self._access = cluster, access
+
+    def is_supported(self) -> bool:
+        """Return whether the cluster has finalised the feature.
+
+        Raises:
+            LogError: No broker answers.
+        """
+
+        def ask() -> bool:
+            return feature_level(self._cluster.any_broker(), _FEATURE) > 0
+
+        doing = "asking for the features of the cluster"
+        return persist(ask, doing, _PATIENCE_S, self._access, self._cluster.forget)
+
+    def heartbeat(self, heartbeat: StreamsHeartbeat) -> HeartbeatAnswer:
+        """Send a member's heartbeat; there are no retries here, as the next heartbeat says everything again.
+
+        Raises:
+            LogError: The heartbeat may have been lost, or its answer.
+        """
+        group = heartbeat.group
+        return self._tried(lambda: send_heartbeat(self._cluster, heartbeat), f"staying in group {group!r}")
+
+    def describe(self, group: str) -> StreamsGroupDescription | None:
+        """Return a group; None if there is none of that name, or the brokers know no streams groups.
+
+        A new cluster has no coordinators for some seconds: that is waited for.
+
+        Raises:
+            LogError: The coordinator does not answer, or the user may not see the group.
+        """
+        act = partial(describe_streams_group, self._cluster, group)
+        return persist(act, f"describing group {group!r}", _PATIENCE_S, self._access, self._cluster.forget)
+
+    def commit(
+        self,
+        group: str,
+        membership: StreamsMembership,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        """Commit offsets as a member.
+
+        Raises:
+            FencedError: The group goes on without this member, or has given its tasks to others.
+            LogError: The coordinator does not answer.
+        """
+
+        def commit() -> None:
+            try:
+                commit_as_streams_member(self._cluster, group, offsets, membership)
+            except KafkaException as error:
+                if category_of(error) is ErrorCategory.REJOIN:
+                    raise membership_failure(group, membership, error) from error
+                raise
+
+        self._tried(commit, f"committing offsets of group {group!r}")
+
+    def set_group_settings(self, group: str, settings: Mapping[str, str]) -> dict[str, str]:
+        """Set settings of a group one by one; return those that were refused, each with the reason.
+
+        Raises:
+            LogUnavailableError: No broker answers.
+        """
+        refused: dict[str, str] = {}
+        for name, value in settings.items():
+            doing = f"setting {name} of group {group!r}"
+            act = partial(set_group_setting, self._cluster, group, name, value)
+            try:
+                persist(act, doing, _PATIENCE_S, self._access, self._cluster.forget, operation="ALTER_CONFIGS")
+            except LogUnavailableError:
+                raise
+            except LogError as error:
+                if _UNKNOWN_SETTING in error.message:
+                    _log.debug("%s: %s", doing, error.message)
+                else:
+                    refused[name] = error.message
+        return refused
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._cluster.close()
+
+    def _tried(self, action: Callable[[], _T], doing: str) -> _T:
+        try:
+            return action()
+        except KafkaException as error:
+            raise failure(error, doing, self._access) from error
+
 
 _MOST_EXPECTED = 16
 _REQUEST_S = 10.0

@@ -27,7 +27,7 @@ from penstock.testing.simulation.records import Given, RecordTexts, SourceRecord
 from penstock.testing.simulation.run import Fields, Input, Outcome, Rows, SimulationPlan, Written, run
 from penstock.testing.simulation.simulate import Failure, layout_of, simulate, simulate_seed
 from penstock.testing.simulation.undisturbed import KINDS, Mistake, UndisturbedRuns
-from penstock.topology.configured.apply_settings import with_settings
+from penstock.topology.configured import with_settings
 from penstock.topology.topology import Topology, require_topology
 
 __all__ = ["MOST_RECORDS", "PARTITIONS", "RESULT", "References", "Simulation", "SimulationReport", "check_simulated"]

@@ -14,7 +14,7 @@ from penstock.serde.bound_serdes import bound, configured
 from penstock.serde.plain_json import text_of
 from penstock.testing.driver_topics import TestInputTopic
 from penstock.testing.simulation.run import Input
-from penstock.topology.configured.apply_settings import with_settings
+from penstock.topology.configured import with_settings
 from penstock.topology.topology import Topology
 
 __all__ = ["Given", "RecordTexts", "SourceRecords", "described"]

@@ -34,7 +34,7 @@ from penstock.testing.simulation.faults import Fault
 from penstock.testing.simulation.machines import Machine
 from penstock.testing.simulation.scheduler import Actor, ScheduledEvent, Scheduler, SimulatedProcess, dice_of
 from penstock.testing.simulation.stand_ins import installed
-from penstock.topology.configured.apply_settings import with_settings
+from penstock.topology.configured import with_settings
 from penstock.topology.plan.internal_topics import changelogs_of
 from penstock.topology.plan.plan import TaskId, plan_of
 from penstock.topology.topology import Topology, internal_topic

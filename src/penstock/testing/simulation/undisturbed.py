@@ -24,7 +24,7 @@ from penstock.runtime.rows import RawRecord
 from penstock.serde.base import BaseSerde
 from penstock.testing.simulation.records import RecordTexts, described
 from penstock.testing.simulation.run import Input
-from penstock.topology.configured.apply_settings import with_settings
+from penstock.topology.configured import with_settings
 from penstock.topology.nodes import ProcessorNode, SinkNode
 from penstock.topology.operations.base import Process
 from penstock.topology.operations.functions import Function

@@ -12,7 +12,7 @@ from penstock.config import StreamsConfig
 from penstock.engines.kafka_streams import KafkaStreams
 from penstock.log.clients.producer import Producer
 from penstock.log.open import open_log
-from penstock.topology.configured.apply_settings import with_serdes
+from penstock.topology.configured import with_serdes
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog

@@ -1,7 +1,4 @@
-"""The access-log job: writer, Connect worker, application, view, and the comparison of counts at the end.
-
-Lines of the demo's file by a Connect worker: the worker, the call that creates the connector, its progress.
-"""
+"""The access-log job: its log, writer, Connect worker, application, view, and the comparison of counts at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,7 +45,6 @@ from penstock.log.open import open_log
 from penstock.serde import Serdes
 from penstock.tools.demo import access_log
 from penstock.tools.demo.access_log import hit_time, parse_line, system_of
-from penstock.tools.demo.demo_log import TopicPlace, embedded, own_broker, running_broker
 
 if TYPE_CHECKING:
     from penstock.engines.spark.progress import BatchProgress
@@ -60,11 +56,60 @@ __all__ = [
     "LogWriter",
     "Recount",
     "TopicCounts",
+    "TopicPlace",
     "WINDOW_MS",
     "compare",
+    "embedded",
+    "own_broker",
     "recount",
     "run_demo",
+    "running_broker",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlace:
+    """The log and its settings.
+
+    Attributes:
+        bootstrap_servers: The log's URL.
+        shown: Its description.
+        settings: Settings of Kafka's clients.
+    """
+
+    bootstrap_servers: str
+    shown: str
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def embedded(home: Path) -> TopicPlace:
+    """Use a file in the demo's folder."""
+    return TopicPlace(f"sqlite:///{home / 'topics.db'}", str(home / "topics.db"))
+
+
+def running_broker(servers: str, settings: Mapping[str, str]) -> TopicPlace:
+    """Use a running Kafka."""
+    return TopicPlace(servers, f"Kafka at {servers}", settings)
+
+
+@contextmanager
+def own_broker(directory: Path) -> Iterator[TopicPlace]:
+    """Start a broker like ``penstock broker start``, and stop it at the end; its data stays for the next run."""
+    from penstock.tools.broker.broker_settings import BrokerSettings, free_port, is_taken, load_settings
+    from penstock.tools.broker.process import Broker
+
+    settings = load_settings(directory) or BrokerSettings(directory, free_port(), free_port())
+    broker = Broker(settings)
+    with ExitStack() as stack:
+        if broker.status().pid is not None:  # one that another run has left behind is taken over
+            stack.callback(broker.stop)
+        else:
+            if any(map(is_taken, settings.ports)):
+                settings = replace(settings, port=free_port(), controller_port=free_port())
+                broker = Broker(settings)
+            stack.enter_context(broker)
+        yield TopicPlace(settings.bootstrap_servers, f"Kafka at {settings.bootstrap_servers}, data in {directory}")
+
 
 NAME = "nginx"
 _STRING = "org.apache.kafka.connect.storage.StringConverter"

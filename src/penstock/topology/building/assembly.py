@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from penstock.errors import TopologyError
-from penstock.topology.configured.value_fields import check_fields
+from penstock.topology.configured import check_fields
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode, parents_of
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import InternalTopic, Rewrite, Topology

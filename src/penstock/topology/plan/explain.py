@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.base.terminal.human_numbers import counted
 from penstock.config import StreamsConfig
-from penstock.topology.configured.value_fields import fields_known_above, fields_read
+from penstock.topology.configured import fields_known_above, fields_read
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations.base import (
     MapAsync,

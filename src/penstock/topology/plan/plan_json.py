@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from penstock.errors import CheckpointMismatchError
-from penstock.topology.configured.apply_settings import UntypedDefault, with_stores
+from penstock.topology.configured import UntypedDefault, with_stores
 from penstock.topology.plan.plan import PhysicalPlan
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Topology

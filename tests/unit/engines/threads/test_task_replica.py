@@ -17,8 +17,7 @@ from penstock.engines.threads.replicas.restoring import TaskPosition
 from penstock.errors import InvalidStateError
 from penstock.state.changelog import records_of_changes, records_of_puts
 from penstock.state.changelog.formats import TaskNumbers
-from penstock.state.task_place import StateOwner, StatePlace
-from penstock.state.task_store import TaskStore
+from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 from penstock.state.views import open_view
 from penstock.topology.stores import StoreSpec
 

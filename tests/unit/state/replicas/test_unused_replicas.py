@@ -9,8 +9,7 @@ import pytest
 from penstock.state.lmdb_replicas.folders import remove_unused
 from penstock.state.lmdb_replicas.lmdb_replica import replica_place
 from penstock.state.snapshots import SnapshotPolicy
-from penstock.state.task_place import StateOwner, StatePlace
-from penstock.state.task_store import TaskStore
+from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 from penstock.topology.stores import StoreSpec
 
 SPECS = [StoreSpec("s", "key_value", None, None)]

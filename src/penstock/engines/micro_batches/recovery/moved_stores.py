@@ -27,8 +27,7 @@ from penstock.state.maps import NO_BATCH
 from penstock.state.segments.segment import SegmentHead
 from penstock.state.segments.storage import open_storage
 from penstock.state.snapshots import pieces_of, write_snapshot
-from penstock.state.task_place import StateOwner, StatePlace
-from penstock.state.task_store import TaskStore
+from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 from penstock.topology.plan.internal_topics import numbers_topic
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from penstock.log.client_counts import CLOSED_TASKS, count
 from penstock.state.lmdb_replicas.folders import remove_unused
 from penstock.state.maps import MemoryTaskState
 from penstock.state.snapshots import SnapshotPolicy
-from penstock.state.task_place import StateOwner, StatePlace
-from penstock.state.task_store import TaskStore
+from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 
 if TYPE_CHECKING:
     from penstock.engines.spark.job import SparkJob

@@ -128,7 +128,7 @@ class ContinuousJob:
     def app(self) -> ThreadApp:
         """The application as threads know it."""
         from penstock.engines.threads.app import ThreadApp
-        from penstock.topology.configured.apply_settings import with_settings
+        from penstock.topology.configured import with_settings
 
         topology, config = load_app(self.pickled_app)
         return ThreadApp(

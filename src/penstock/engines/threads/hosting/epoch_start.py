@@ -24,7 +24,7 @@ from penstock.engines.threads.hosting.log_notes import (
     write_notes,
 )
 from penstock.errors import CheckpointMismatchError, ConfigError, FencedError
-from penstock.topology.configured.apply_settings import with_settings
+from penstock.topology.configured import with_settings
 from penstock.topology.plan.evolution import require_compatible
 from penstock.topology.plan.internal_topics import numbers_topic
 from penstock.topology.plan.plan_json import StoredPlan

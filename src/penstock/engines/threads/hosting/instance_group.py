@@ -26,7 +26,7 @@ from penstock.log.streams_groups.group_refusals import fit_group, refuse_other_t
 from penstock.log.streams_groups.member import MemberFacts
 from penstock.log.url import kafka_servers
 from penstock.state.checkpoint import replace_document
-from penstock.topology.configured.apply_settings import with_settings
+from penstock.topology.configured import with_settings
 from penstock.topology.plan.group_topology import group_topology
 from penstock.topology.plan.internal_topics import numbers_topic
 

@@ -66,7 +66,7 @@ from penstock.log.streams_groups.description import Endpoint
 from penstock.metrics.task_counts import TaskCounts
 from penstock.query.placement import PlacementNote
 from penstock.runtime.global_stores import GLOBAL_TASK
-from penstock.topology.configured.apply_settings import with_serdes
+from penstock.topology.configured import with_serdes
 from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:

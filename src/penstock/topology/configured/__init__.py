@@ -1,1 +1,0 @@
-"""What the settings of an application add to a topology: serdes, extractors."""
