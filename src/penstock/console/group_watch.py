@@ -108,21 +108,21 @@ class GroupWatch:
         """
         with self._asking:
             names = log.groups()
-            known = {name: self._offsets[name] for name in names if name in self._offsets}
+            looked_up = {name: self._offsets[name] for name in names if name in self._offsets}
             began = self._clock()
-            for name in sorted(names, key=lambda name: known[name][0] if name in known else float("-inf")):
-                if name in known and began - known[name][0] < _OFFSETS_S:
+            for name in sorted(names, key=lambda name: looked_up[name][0] if name in looked_up else float("-inf")):
+                if name in looked_up and began - looked_up[name][0] < _OFFSETS_S:
                     break  # as all that follow
                 if self._clock() - began >= _OFFSETS_BUDGET_S:
                     break
-                known[name] = self._clock(), log.committed_offsets(name)
-            self._offsets = known
+                looked_up[name] = self._clock(), log.committed_offsets(name)
+            self._offsets = looked_up
         lags = {}
-        for name, (_, offsets) in known.items():
+        for name, (_, offsets) in looked_up.items():
             waiting = [max(0, ends[tp] - offset) for tp, offset in offsets.items() if tp in ends]
             if waiting:
                 lags[name] = len(waiting), sum(waiting)
-        return Consumers(lags, len(known), len(names))
+        return Consumers(lags, len(looked_up), len(names))
 
     def rows(self, log: TopicLog, application_trend: Callable[[str], Trend | None], within: str = "") -> list[GroupRow]:
         """Return the first 200 groups, as of the last two seconds.

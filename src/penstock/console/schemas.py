@@ -143,8 +143,8 @@ class Schemas:
             )
         schema = self._registered(subject, version).schema  # whole, with its references
         self._ask(f"restore version {version} of {subject!r}", self._client.register_schema, subject, schema)
-        found = self._ask(f"look up version {version} of {subject!r}", self._client.lookup_schema, subject, schema)
-        return int(found.version)
+        restored = self._ask(f"look up version {version} of {subject!r}", self._client.lookup_schema, subject, schema)
+        return int(restored.version)
 
     def _registered(self, subject: str, version: int) -> RegisteredSchema:
         what = f"read version {version} of {subject!r}"

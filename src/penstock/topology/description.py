@@ -381,8 +381,8 @@ def graph_in_text(text: str) -> dict[str, Any]:
     for line in map(str.strip, text.splitlines()):
         if len(boxes) >= _MOST_BOXES:
             break
-        if (found := _OF_NODE.match(line)) is not None:
-            role, name, what, listed = found.groups()
+        if (match := _OF_NODE.match(line)) is not None:
+            role, name, what, listed = match.groups()
             node = box("node", name, role)
             named = [each.strip() for each in listed.split(",") if each.strip()]
             if what == "stores":
@@ -393,8 +393,8 @@ def graph_in_text(text: str) -> dict[str, Any]:
                 arrows += [[node, box("topic", each)] for each in named]
         elif node and line.startswith("--> ") and line != "--> none":
             arrows += [[node, f"node {each.strip()}"] for each in line.removeprefix("--> ").split(",")]
-    known = [[start, end] for start, end in arrows if start in boxes and end in boxes]
-    return {"boxes": list(boxes.values()), "arrows": known, "touches": touches}
+    drawn_arrows = [[start, end] for start, end in arrows if start in boxes and end in boxes]
+    return {"boxes": list(boxes.values()), "arrows": drawn_arrows, "touches": touches}
 
 
 class _Graph(Protocol):

@@ -216,12 +216,12 @@ class TopAggregator(BuiltInAggregator):
 
     def __call__(self, key: Any, value: Any, aggregate: Any) -> Any:  # noqa: ARG002 - an aggregator's signature
         best, item = aggregate or [], _item(value, self.field)
-        place = len(best)
-        if item is None or (place == self.size and not _item(best[-1], self.field) < item):
+        rank = len(best)
+        if item is None or (rank == self.size and not _item(best[-1], self.field) < item):
             return best
-        while place and _item(best[place - 1], self.field) < item:
-            place -= 1
-        return [*best[:place], value, *best[place : self.size - 1]]
+        while rank and _item(best[rank - 1], self.field) < item:
+            rank -= 1
+        return [*best[:rank], value, *best[rank : self.size - 1]]
 
     def merge(self, key: Any, left: Any, right: Any) -> Any:
         best = left

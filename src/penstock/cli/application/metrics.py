@@ -107,9 +107,9 @@ def _only_one(applications: Applications) -> str:
 @app.command("dashboard")
 def dashboard() -> None:
     """Print a dashboard for Grafana over Prometheus, to be imported there as JSON."""
-    from penstock.metrics.prometheus import dashboard as made
+    from penstock.metrics import prometheus
 
-    print_json(made())
+    print_json(prometheus.dashboard())
 
 
 def _watch(table: Callable[[], Table]) -> None:

@@ -80,12 +80,12 @@ def dry_run(
     where: LogOptions,
 ) -> None:
     """Show the next records of a connector after each transformation and converter; nothing is written or moved."""
-    from penstock.connect.delivery.local_run import dry_run as steps_of
+    from penstock.connect.delivery import local_run
 
     config = read_connector(file)
     out, number = console(), 0
     with where.open(create=True) as log:
-        for number, record in enumerate(steps_of(log, config, _plugins(file), count), 1):
+        for number, record in enumerate(local_run.dry_run(log, config, _plugins(file), count), 1):
             if as_json:
                 print_json({name: shown_record(step) for name, step in record.steps})
                 continue

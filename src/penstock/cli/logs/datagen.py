@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.base.terminal.human_numbers import counted
-from penstock.cli.connect import apply_and_tap as connect_client
-from penstock.cli.connect import run_connector as connect_single
-from penstock.cli.connect import worker as connect_worker
+from penstock.cli.connect import apply_and_tap, run_connector, worker
 from penstock.cli.connect.worker import register_java
 from penstock.cli.options import LogOptions, grouped, instant_ms
 from penstock.cli.output import console, waiting, working
@@ -40,10 +38,10 @@ class Generator(enum.StrEnum):
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(grouped(datagen))
-    connect_single.register(connectors)
-    connect_worker.register(connectors)
+    run_connector.register(connectors)
+    worker.register(connectors)
     register_java(connectors)
-    connect_client.register(connectors)
+    apply_and_tap.register(connectors)
     app.add_typer(connectors, name="connect")
 
 

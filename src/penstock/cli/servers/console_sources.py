@@ -310,8 +310,8 @@ def _of_document(text: str, documents: Sequence[Mapping[str, Any]]) -> SqlResult
             return SqlResult(text, message=str(status.get("message", "done")))
         for name in ("executionPlan", "queryDescription"):
             if name in document:
-                found = document[name]
-                topology = str(found.get("topology", "")) if isinstance(found, Mapping) else ""
-                return SqlResult(text, message=json.dumps(found, indent=2), topology=topology)
+                query_facts = document[name]
+                topology = str(query_facts.get("topology", "")) if isinstance(query_facts, Mapping) else ""
+                return SqlResult(text, message=json.dumps(query_facts, indent=2), topology=topology)
     empty = next((f"no {name}" for each in documents for name, value in each.items() if value == []), "done")
     return SqlResult(text, message=empty)

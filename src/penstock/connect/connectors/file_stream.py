@@ -298,10 +298,10 @@ def _claimed(
     same = sorted((pair for pair in free if pair[1].note and now[name] == pair[1].note.identity), key=rank)
     own = [pair for pair in free if pair[0] == name]
     made_of = [pair for pair in free if log not in (path.name, name) and base_name(Path(pair[0]).name) == log]
-    found = next((pair for pair in same if _matches(path, pair[1])), None)
+    continued = next((pair for pair in same if _matches(path, pair[1])), None)
     vacant = (pair for pair in [*own, *sorted(made_of, key=rank)] if is_vacant(pair[1]))
     other = next((pair for pair in vacant if _matches(path, pair[1])), None)
-    claims = [pair for pair in (found, other) if pair is not None]
+    claims = [pair for pair in (continued, other) if pair is not None]
     return max(claims, key=lambda pair: pair[1].position, default=None)  # a new file may have the inode of an old one
 
 
@@ -329,10 +329,10 @@ class _Facts(NamedTuple):
 
 def _facts(path: Path | str) -> _Facts | None:
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError:
         return None
-    return _Facts(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    return _Facts(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _end_of(path: Path) -> FilePlace:

@@ -124,7 +124,7 @@ class ArrivedRecords:
     def close(self, partitions: Collection[TopicPartition]) -> None:
         """Forget the records of partitions that the task gives up."""
         gone = {(tp.topic, tp.partition) for tp in partitions}
-        self._places = {place for place in self._places if place[:2] not in gone}
+        self._places = {record_place for record_place in self._places if record_place[:2] not in gone}
 
 
 class LimitedExchange:

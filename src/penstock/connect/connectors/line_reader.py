@@ -528,10 +528,10 @@ class _CutLines:
     @classmethod
     def at_any_end(cls, data: bytes) -> Self:
         """Cut all complete lines off bytes; a CR at their end may be half of a CR LF, and waits."""
-        found = [end for end in _ENDS.finditer(data) if end[0] != b"\r" or end.end() < len(data)]
-        ends = [end.end() for end in found]
-        texts = [_text(data[first : end.start()]) for first, end in zip([0, *ends], found, strict=False)]
-        units = list(accumulate(_units(text) + len(end[0]) for text, end in zip(texts, found, strict=True)))
+        line_ends = [end for end in _ENDS.finditer(data) if end[0] != b"\r" or end.end() < len(data)]
+        ends = [end.end() for end in line_ends]
+        texts = [_text(data[first : end.start()]) for first, end in zip([0, *ends], line_ends, strict=False)]
+        units = list(accumulate(_units(text) + len(end[0]) for text, end in zip(texts, line_ends, strict=True)))
         return cls(data[: ends[-1]] if ends else b"", ends, units, texts)
 
     def raws(self, first: int, last: int) -> list[bytes]:

@@ -380,10 +380,10 @@ class FollowedFile:
         others, note = self._neighbours.names(), self._place.note
         beside = list(named_files(path, others))
         same = [each for each in [path, *beside] if note is not None and note.is_of(each)]
-        found = self._matching([*same, path, *rotated_files(path, others)], self._place)
-        if found is not None:
-            found.close()
-        current = path if found is None or found.path is None else found.path
+        matching = self._matching([*same, path, *rotated_files(path, others)], self._place)
+        if matching is not None:
+            matching.close()
+        current = path if matching is None or matching.path is None else matching.path
         later = [] if current == path else [current, *later_rotated(path, current, others)]
         older = [each for each in rotated_since(path, 0, others) if each not in later]
         for row, place in enumerate(places):

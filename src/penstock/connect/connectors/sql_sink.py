@@ -192,8 +192,8 @@ class SqlSinkTask(SinkTask):
     def _new(self, records: Sequence[SinkRecord]) -> tuple[Sequence[SinkRecord], dict[TopicPartition, int]]:
         """Return the records that the database does not have, and the offsets behind them."""
         if self._doubted:  # else even records below the stored offset are new: of a topic that was made again
-            known, stored = self._next, self._look_up(self._doubted)
-            self._written |= {tp: offset for tp, offset in stored.items() if offset != known.get(tp)}
+            before, stored = self._next, self._look_up(self._doubted)
+            self._written |= {tp: offset for tp, offset in stored.items() if offset != before.get(tp)}
         tps = [TopicPartition(str(each.original_topic), int(each.original_partition or 0)) for each in records]
         rows = [(tp, int(each.original_offset or 0), each) for tp, each in zip(tps, records, strict=True)]
         new = [row for row in rows if row[1] >= self._written.get(row[0], 0)]

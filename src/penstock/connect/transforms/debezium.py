@@ -61,9 +61,9 @@ class _Reference:
 
     @classmethod
     def of(cls, text: str, prefix: str) -> _Reference:
-        place, _, alias = text.strip().partition(":")
-        part, _, name = place.rpartition(".")
-        return cls(part, name, prefix + (alias or place.replace(".", "_")))
+        field_path, _, alias = text.strip().partition(":")
+        part, _, name = field_path.rpartition(".")
+        return cls(part, name, prefix + (alias or field_path.replace(".", "_")))
 
     def find(self, envelope: Struct) -> tuple[Schema, Any] | None:
         """Return the schema and the value of the field; None: the envelope has no such field."""
@@ -153,7 +153,7 @@ class ExtractNewRecordState(Transformation):
             return record
         if envelope["op"] == "t":
             return None
-        added = [(each.shown, found) for each in self._headers if (found := each.find(envelope)) is not None]
+        added = [(each.shown, field) for each in self._headers if (field := each.find(envelope)) is not None]
         headers = Headers(
             [*record.headers, *(Header(name, value, _optional(schema)) for name, (schema, value) in added)]
         )
@@ -192,9 +192,9 @@ class ExtractNewRecordState(Transformation):
         if self._mode.startswith("rewrite"):
             added.append((DELETED, OPTIONAL_STRING, deleted))
         for each in self._fields:
-            found = each.find(envelope)
-            if found is not None:
-                added.append((each.shown, _optional(found[0]), found[1]))
+            field = each.find(envelope)
+            if field is not None:
+                added.append((each.shown, _optional(field[0]), field[1]))
         shape = (row.schema, tuple((name, schema) for name, schema, _ in added) + tuple(part.name for part in fields))
         schema = self._schemas.get(shape)
         if schema is None:
@@ -404,15 +404,15 @@ class EventRouter(Transformation):
         headers = [*record.headers, Header("id", row[identity.name], identity.schema)]
         fields: list[tuple[str, Schema, Any]] = []
         partition = record.partition
-        for column, place, alias in self._placements:
+        for column, target, alias in self._placements:
             part = row.schema.field(column)
             if part is None:
                 if parsed["table.fields.additional.error.on.missing"]:
                     raise DataError(f"Unable to find field {column} in event", hint="Look at the outbox table.")
                 continue
-            if place == "header":
+            if target == "header":
                 headers.append(Header(alias, row[column], part.schema))
-            elif place == "partition":
+            elif target == "partition":
                 partition = int(row[column])
             else:
                 fields.append((alias, part.schema, row[column]))
@@ -467,13 +467,13 @@ class EventRouter(Transformation):
 def _placement(text: str) -> tuple[str, str, str]:
     """Return a column, its place and the name that it gets there."""
     column, _, rest = text.strip().partition(":")
-    place, _, alias = rest.partition(":")
-    if place not in ("header", "envelope", "partition"):
+    target, _, alias = rest.partition(":")
+    if target not in ("header", "envelope", "partition"):
         raise DataError(
             f"table.fields.additional.placement: {text} has no place",
             hint="Write column:header, :envelope or :partition.",
         )
-    return column, place, alias or column
+    return column, target, alias or column
 
 
 DEBEZIUM_TRANSFORMS: tuple[type[Transformation], ...] = (

@@ -74,10 +74,10 @@ class TaskRestarts:
     def note(self, task: ConnectorTaskId, state: str, config: Mapping[str, str | None]) -> None:
         """Note a state that a task has reported."""
         if state != "FAILED":
-            if (known := self._tasks.get(task)) is not None:
-                known.due = None  # somebody has restarted it meanwhile
+            if (restarts := self._tasks.get(task)) is not None:
+                restarts.due = None  # somebody has restarted it meanwhile
                 if state == "RUNNING":
-                    known.running_since = self._now()
+                    restarts.running_since = self._now()
             return
         try:
             policy = RestartPolicy.of(config)

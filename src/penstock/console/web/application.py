@@ -327,8 +327,8 @@ def make_console(site: Site, streams: int = 128) -> Application:
         for form, page in PAGES:
             match = form.fullmatch(path)
             if match is not None:
-                known = {**parameters, **match.groupdict()}
-                return page, Visit(site, path, known, visitor_of(request), BY_COOKIE in request.scope)
+                page_parameters = {**parameters, **match.groupdict()}
+                return page, Visit(site, path, page_parameters, visitor_of(request), BY_COOKIE in request.scope)
         raise NotThereError(f"the console has no page {path[:100]!r}", hint="Choose one at the top of the page.")
 
     async def show(request: Request) -> Response:

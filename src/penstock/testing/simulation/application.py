@@ -333,11 +333,11 @@ class SimulatedApplication:
         if not self.layout.retries:
             return started
         newest = list(started)
-        for place, each in enumerate(started):
+        for index, each in enumerate(started):
             has_crashed = each.is_over and each.document is None
             if (has_crashed or each.is_doubted) and each.attempt + 1 < _ATTEMPTS:
                 self._launch(epoch.job, each.number, each.attempt + 1, 0.2)
-                newest[place] = self._started[-1]
+                newest[index] = self._started[-1]
         return newest
 
     def _take_messages(self) -> None:

@@ -305,8 +305,8 @@ class Brokers:
     def marks_at_s(self, places: Iterable[TopicPartition]) -> float | None:
         """Return when the last mark of ended transactions in these partitions is written; None: all are."""
         self.mark()
-        wanted = set(places)
-        return max((each.marks_at_s for each in self._unmarked if wanted & each.places.keys()), default=None)
+        partitions = set(places)
+        return max((each.marks_at_s for each in self._unmarked if partitions & each.places.keys()), default=None)
 
     def is_settled(self, places: Iterable[TopicPartition]) -> bool:
         """Return whether readers see all that was committed to partitions."""
@@ -318,8 +318,8 @@ class Brokers:
         Without names those with an older offset are meant: as brokers do it, a first offset is missing until it shows.
         """
         self.mark()
-        now, wanted = self._scheduler.now_s, set(self.committed if places is None else places)
-        unshown = [each for each in self._unmarked if each.shows_at_s > now and wanted & each.offsets.keys()]
+        now, partitions = self._scheduler.now_s, set(self.committed if places is None else places)
+        unshown = [each for each in self._unmarked if each.shows_at_s > now and partitions & each.offsets.keys()]
         return max((each.shows_at_s for each in unshown), default=None)
 
     def producer_marks_at_s(self, identity: str) -> float | None:

@@ -194,7 +194,11 @@ class References:
             else:
                 differences.append(self._difference(topic, [_last(written[topic]) for written, _ in seen]))
         of_rows = [self._summary_of_rows(rows) for _, rows in seen]
-        same = {place: kept for place, kept in of_rows[0].items() if all(each.get(place) == kept for each in of_rows)}
+        same = {
+            store_of_task: kept
+            for store_of_task, kept in of_rows[0].items()
+            if all(each.get(store_of_task) == kept for each in of_rows)
+        }
         return _Reference(contents, same, differences, None)
 
     def _difference(self, topic: str, contents: Sequence[Content]) -> Difference:
@@ -221,7 +225,10 @@ class References:
     def _summary_of_rows(self, rows: Rows) -> dict[tuple[str, str], Hashable]:
         stores = self._plan.app.topology.stores
         skipped = {name: _TIMESTAMP_BYTES if spec.kind == "timestamped" else 0 for name, spec in stores.items()}
-        return {place: tuple((key, value[skipped[place[0]] :]) for key, value in kept) for place, kept in rows.items()}
+        return {
+            (store, task): tuple((key, value[skipped[store] :]) for key, value in kept)
+            for (store, task), kept in rows.items()
+        }
 
 
 def _variants(inputs: tuple[Input, ...]) -> Iterator[tuple[Layout, tuple[Input, ...]]]:

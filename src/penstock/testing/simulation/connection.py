@@ -127,8 +127,8 @@ class SimulatedConnection:
         return self.network.request("ends", lambda: {tp: self.brokers.end_of(tp) for tp in places})
 
     def settled_ends(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        wanted = list(places)
-        return self.network.request("settled ends", lambda: self._settled(wanted))
+        partitions = list(places)
+        return self.network.request("settled ends", lambda: self._settled(partitions))
 
     def _settled(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         while places and (at_s := self.brokers.marks_at_s(places)) is not None:
@@ -140,8 +140,8 @@ class SimulatedConnection:
         group: str,  # noqa: ARG002 - there is one
         places: Iterable[TopicPartition] | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        wanted = None if places is None else list(places)
-        return self.network.request("offsets of the group", lambda: self._group_offsets(wanted))
+        partitions = None if places is None else list(places)
+        return self.network.request("offsets of the group", lambda: self._group_offsets(partitions))
 
     def _group_offsets(self, places: Sequence[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
         while (at_s := self.brokers.shows_at_s(places)) is not None:

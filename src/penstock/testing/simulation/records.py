@@ -206,9 +206,9 @@ def described(record: Input, inputs: Sequence[Input], texts: RecordTexts) -> str
     """Name a record: topic, partition, offset, and what is in it."""
     before = [each for each in inputs if (each.topic, each.partition) == (record.topic, record.partition)]
     offset = next(at for at, each in enumerate(before) if each is record)
-    place = f"{record.topic}:{record.partition}:{offset}"
+    address = f"{record.topic}:{record.partition}:{offset}"
     key, value = texts.key(record.topic, record.key), texts.value(record.topic, record.value)
-    return f"{place} (key {key}, value {value}, time {record.timestamp})"
+    return f"{address} (key {key}, value {value}, time {record.timestamp})"
 
 
 def _text(data: bytes | None) -> str:

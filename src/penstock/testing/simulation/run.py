@@ -404,11 +404,13 @@ class _Run:
         elif fault.kind == "forget":
             if not self._may_forget:
                 return True
-            first = [inputs for place, inputs in self._noted.items() if place.name == "slot-0"]  # others are emptied
-            known = {tp: offset for inputs in first for tp, offset in inputs.items()}
-            if not (lost := self._brokers.forget(known)):
+            first = [
+                inputs for replica, inputs in self._noted.items() if replica.name == "slot-0"
+            ]  # others are emptied
+            noted_offsets = {tp: offset for inputs in first for tp, offset in inputs.items()}
+            if not (lost := self._brokers.forget(noted_offsets)):
                 return False
-            self._forgotten |= {tp: (known[tp], self._owner_of(tp)) for tp in lost}
+            self._forgotten |= {tp: (noted_offsets[tp], self._owner_of(tp)) for tp in lost}
             places = ", ".join(f"{tp.topic}-{tp.partition}" for tp in lost)
             self._tell(fault, f"the newest offsets are lost of {places}; crashes at: {what}")
             application.crash(process)
@@ -486,10 +488,10 @@ class _Run:
                 if got != rows:
                     violations.append(f"store {store}: {_difference(rows, got)}")
         for machine in self._machines:
-            for place, rows in self._rows_of(machine, from_disk=True).items():
-                if not self._is_same(place[0], rows, replayed[place]):
-                    text = _difference(replayed[place], rows)
-                    violations.append(f"replica of task {place[1]} on {machine.name}, store {place[0]}: {text}")
+            for (store, task), rows in self._rows_of(machine, from_disk=True).items():
+                if not self._is_same(store, rows, replayed[store, task]):
+                    text = _difference(replayed[store, task], rows)
+                    violations.append(f"replica of task {task} on {machine.name}, store {store}: {text}")
             if self._plan.app.plan.global_topics and self._plan.judge is None:
                 violations += self._check_copy(machine)
         return violations
@@ -505,9 +507,9 @@ class _Run:
                 if filled.restore(log) == copy.look():
                     for name in sorted(app.topology.global_stores):
                         spec = app.topology.stores[name]
-                        rows, wanted = ([*each.views.view(spec).all()] for each in (copy, filled))
-                        if rows != wanted:
-                            text = _difference(wanted, rows)
+                        rows, expected = ([*each.views.view(spec).all()] for each in (copy, filled))
+                        if rows != expected:
+                            text = _difference(expected, rows)
                             violations.append(f"copy of global store {name} on {machine.name}: {text}")
             finally:
                 filled.close()
@@ -552,17 +554,17 @@ class _Run:
         violations = []
         for topic, expected in written.items():
             got = self._outputs(topic)
-            wanted = [(each.key, each.value, each.timestamp) for each in expected]
+            expected_rows = [(each.key, each.value, each.timestamp) for each in expected]
             if self._plan.comparison == "in order":
                 assert len(got) == 1, "the order of several partitions is not that of one task"  # noqa: S101
-                if got[0] != wanted:
-                    violations.append(f"{topic}: {_difference(wanted, got[0])}")
+                if got[0] != expected_rows:
+                    violations.append(f"{topic}: {_difference(expected_rows, got[0])}")
             elif self._plan.comparison == "sums":
-                sums, wanted_sums = _sums([row for each in got for row in each]), _sums(wanted)
+                sums, wanted_sums = _sums([row for each in got for row in each]), _sums(expected_rows)
                 if sums != wanted_sums:
                     violations.append(f"{topic}: {_difference(sorted(wanted_sums.items()), sorted(sums.items()))}")
             else:
-                violations += _by_key(topic, wanted, got)
+                violations += _by_key(topic, expected_rows, got)
         return violations
 
     def _outputs(self, topic: str) -> list[list[Fields]]:
@@ -619,9 +621,9 @@ def _fields(row: Mapping[str, Any]) -> Fields:
     return row["key"], row["value"], row["timestamp"]
 
 
-def _by_key(topic: str, wanted: Sequence[Fields], got: Sequence[Sequence[Fields]]) -> list[str]:
+def _by_key(topic: str, expected_rows: Sequence[Fields], got: Sequence[Sequence[Fields]]) -> list[str]:
     expected: dict[Any, list[Fields]] = {}
-    for row in wanted:
+    for row in expected_rows:
         expected.setdefault(row[0], []).append(row)
     actual: dict[Any, list[Fields]] = {}
     for rows in got:
@@ -638,11 +640,11 @@ def _sums(rows: Sequence[Fields]) -> dict[Any, int]:
     return sums
 
 
-def _difference(wanted: Sequence[Any], got: Sequence[Any]) -> str:
+def _difference(expected_rows: Sequence[Any], got: Sequence[Any]) -> str:
     """Say in short where two lists differ."""
-    place = next((at for at, pair in enumerate(zip(wanted, got, strict=False)) if pair[0] != pair[1]), None)
-    if place is None:
-        place = min(len(wanted), len(got))
-    expected = wanted[place] if place < len(wanted) else "no more"
-    actual = got[place] if place < len(got) else "no more"
-    return f"{len(got)} in place of {len(wanted)}; number {place} is {actual!r}, not {expected!r}"
+    row = next((at for at, pair in enumerate(zip(expected_rows, got, strict=False)) if pair[0] != pair[1]), None)
+    if row is None:
+        row = min(len(expected_rows), len(got))
+    expected = expected_rows[row] if row < len(expected_rows) else "no more"
+    actual = got[row] if row < len(got) else "no more"
+    return f"{len(got)} in place of {len(expected_rows)}; number {row} is {actual!r}, not {expected!r}"

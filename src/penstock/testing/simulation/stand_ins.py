@@ -241,11 +241,11 @@ class _SharedEnvironments:
     def open(self, directory: Path, map_bytes: int, stores: int, *, flushes: bool) -> _SharedEnvironment:
         """Open an environment, see `open_environment`."""
         file = directory / "data.mdb"
-        found = self._users.get(_identity(file)) if file.exists() else None
-        if found is None:
+        opened = self._users.get(_identity(file)) if file.exists() else None
+        if opened is None:
             env = open_environment(directory, map_bytes, stores, flushes=flushes)
-            found = self._users[_identity(file)] = env, []
-        env, users = found
+            opened = self._users[_identity(file)] = env, []
+        env, users = opened
         users.append(_SharedEnvironment(env, self._closed))
         return users[-1]
 

@@ -285,8 +285,8 @@ class UndisturbedRuns:
         every = -(-len(self._inputs) // _MOST_RESTARTS)
         offsets: dict[tuple[str, int], int] = {}
         for number, each in enumerate(inputs or self._inputs, 1):
-            place = (each.topic, each.partition)
-            offsets[place] = offset = offsets.get(place, -1) + 1
+            partition = (each.topic, each.partition)
+            offsets[partition] = offset = offsets.get(partition, -1) + 1
             record = RawRecord(each.topic, offset, each.timestamp, each.key, each.value, each.headers, each.partition)
             do(each, partial(task.process, [record]))
             if restarts and number % every == 0:
@@ -313,15 +313,15 @@ class UndisturbedRuns:
             if step.written == same.written:
                 continue
             for name, topics in self._writers.items():
-                made, made_otherwise = _of_topics(step, topics), _of_topics(same, topics)
-                if made != made_otherwise:
-                    at = next(at for at in range(len(made) + 1) if made[at : at + 1] != made_otherwise[at : at + 1])
+                by_one, by_other = _of_topics(step, topics), _of_topics(same, topics)
+                if by_one != by_other:
+                    at = next(at for at in range(len(by_one) + 1) if by_one[at : at + 1] != by_other[at : at + 1])
                     record = self._record(step.cause)
                     facts = {
                         "node": _located(self._topology.nodes[name]),
                         "record": record,
-                        "one": self._made(made, at),
-                        "other": self._made(made_otherwise, at),
+                        "one": self._made(by_one, at),
+                        "other": self._made(by_other, at),
                     }
                     return Mistake(kind, text.format(**facts), name, record)
         return None

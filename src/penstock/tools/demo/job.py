@@ -242,9 +242,9 @@ class ConnectLines:
 
     def _take_over(self, log: TopicLog) -> None:
         """Go on where a demo without Connect has stopped."""
-        place = FilePositions(log, f"file:{self._file}", self._file).stored()
-        if place is not None:
-            self._server.worker.herder.stores.offsets.put(NAME, [({"filename": str(self._file)}, noted_offset(place))])
+        stored = FilePositions(log, f"file:{self._file}", self._file).stored()
+        if stored is not None:
+            self._server.worker.herder.stores.offsets.put(NAME, [({"filename": str(self._file)}, noted_offset(stored))])
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         data = None if body is None else json.dumps(body).encode()

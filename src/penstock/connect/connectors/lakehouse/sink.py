@@ -260,9 +260,9 @@ def _of_records(records: Sequence[SinkRecord]) -> Iterator[SchemaStretch]:
 
 
 def _runs(records: Sequence[SinkRecord]) -> Iterator[list[SinkRecord]]:
-    for _, place in groupby(records, lambda record: (record.topic, record.original_topic, record.original_partition)):
+    for _, group in groupby(records, lambda record: (record.topic, record.original_topic, record.original_partition)):
         run: list[SinkRecord] = []
-        for record in place:
+        for record in group:
             if run and (record.value_schema != run[-1].value_schema or record.key_schema != run[-1].key_schema):
                 yield run
                 run = []

@@ -662,7 +662,7 @@ class IncrementalSnapshots:
         )
         places = [names.index(column) for column in reading.columns]
         for cells in self._server.copied(query):
-            self._pending = key = tuple(str(cells[place]) for place in places)
+            self._pending = key = tuple(str(cells[index]) for index in places)
             self._count += 1
             try:
                 row = reading.form.row(cells)

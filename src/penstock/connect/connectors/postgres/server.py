@@ -350,24 +350,24 @@ class Server:
         """
         from psycopg import sql
 
-        wanted = [column.name for column in relation.columns]
+        column_names = [column.name for column in relation.columns]
         selected: sql.Composable
         if statement:
             source = sql.SQL(statement.rstrip("; \n"))
             with self._reading() as connection:
                 shape = connection.execute(sql.SQL("SELECT * FROM ({}\n) penstock_rows LIMIT 0").format(source))
                 there = [column.name for column in shape.description or ()]
-            if missing := [name for name in wanted if name not in there]:
+            if missing := [name for name in column_names if name not in there]:
                 raise ConnectError(
                     "Data row is smaller than a column index, internal schema representation is probably out of sync "
                     f"with real database schema: the statement for {relation.namespace}.{relation.name} lacks "
                     f"{', '.join(missing)}",
                     hint="Select all columns of the table in snapshot.select.statement.overrides.",
                 )
-            columns = sql.SQL(", ").join(sql.Identifier(name) for name in wanted)
+            columns = sql.SQL(", ").join(sql.Identifier(name) for name in column_names)
             selected = sql.SQL("SELECT {} FROM ({}\n) penstock_rows").format(columns, source)
         else:
-            columns = sql.SQL(", ").join(sql.Identifier(name) for name in wanted)
+            columns = sql.SQL(", ").join(sql.Identifier(name) for name in column_names)
             selected = sql.SQL("SELECT {} FROM {}").format(columns, sql.Identifier(relation.namespace, relation.name))
         yield from self.copied(selected)
 

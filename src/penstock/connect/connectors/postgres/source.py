@@ -163,17 +163,17 @@ def left_history(server: Server, branch: HistoryBranch, position: ChangePosition
         branch: Its history at present.
         position: What is written; it knows its own history.
     """
-    known = position.branch
-    if known is None or known == branch:
+    own = position.branch
+    if own is None or own == branch:
         return None
-    if known.system != branch.system:
-        return f"the server belongs to another cluster ({branch.system}) than the connector's offset ({known.system})"
-    if branch.timeline < known.timeline:
+    if own.system != branch.system:
+        return f"the server belongs to another cluster ({branch.system}) than the connector's offset ({own.system})"
+    if branch.timeline < own.timeline:
         return (
-            f"the server is on the timeline {branch.timeline}, and the connector's offset is on {known.timeline}: the "
+            f"the server is on the timeline {branch.timeline}, and the connector's offset is on {own.timeline}: the "
             "server was the primary before another one"
         )
-    end, written = server.left_at(known.timeline, branch), position.written
+    end, written = server.left_at(own.timeline, branch), position.written
     is_an_end = position.kind is None or position.xid is None  # else it is where a change begins
     if end is not None and (written <= end if is_an_end else written < end):
         return None
@@ -280,7 +280,7 @@ class PostgresChangesTask(SourceTask):
         self._server.identify(tables, capture.identity)
         if stored is not None and ("events" in stored or int(stored.get("seen_until", 0)) > int(stored.get("lsn", 0))):
             raise ConnectError(
-                "the stored offset is one of an earlier version, in the middle of a transaction or behind a snapshot",
+                "the stored offset is one of an own version, in the middle of a transaction or behind a snapshot",
                 hint="Reset the connector's offsets: it then takes a new snapshot.",
             )
         self._streams = parsed["snapshot.mode"] not in ("initial_only", "always_only")
@@ -335,7 +335,7 @@ class PostgresChangesTask(SourceTask):
     def _gap(self, stored: Offset) -> str | None:
         """Return why changes behind a stored offset may be missing; None: the slot has all of them."""
         noted, position = Noted.of(stored), ChangePosition.of(stored)
-        if noted.branch is None:  # an earlier version, or somebody else, has stored it
+        if noted.branch is None:  # an own version, or somebody else, has stored it
             return None
         reason = left_history(self._server, self._server.log_end()[1], position)
         at, most = self._server.confirmed() or 0, max(noted.confirmed, position.written)
@@ -743,8 +743,8 @@ class PostgresChangesTask(SourceTask):
                 self._forms[relation.number] = None
                 return
             schema, table = root
-        known = self._server.relation(schema, table)
-        facts = TableFacts() if known is None else known[1]
+        root_relation = self._server.relation(schema, table)
+        facts = TableFacts() if root_relation is None else root_relation[1]
         shape = relation, facts.shape
         if self._shapes.get(relation.number) == shape:
             return
@@ -780,10 +780,10 @@ class PostgresChangesTask(SourceTask):
             self._incremental.seen(form.name, event)
             is_begun = self._left_out < written  # its first record is written, and it is counted in its transaction
             block = None if self._metadata is None or is_begun else self._metadata.count(".".join(form.name))
-            made = form.records(event, self._source(replicated=replicated), block)
-            known = min(len(made), max(0, written - self._left_out))
-            self._left_out += known
-            for record in made[known:]:
+            event_records = form.records(event, self._source(replicated=replicated), block)
+            written_before = min(len(event_records), max(0, written - self._left_out))
+            self._left_out += written_before
+            for record in event_records[written_before:]:
                 records += self._placed([record], self._offset(records=1))
         return records
 
@@ -857,8 +857,8 @@ class PostgresChangesTask(SourceTask):
                 records += self._placed(self._notifications.incremental(each.kind, each.facts), self._offset())
                 continue
             table, event = each
-            made = table.records(event, replace(self._source(snapshot="incremental"), xid=None))
-            records += self._placed(made, self._offset(row_offset(has_snapshot=self._has_snapshot)))
+            event_records = table.records(event, replace(self._source(snapshot="incremental"), xid=None))
+            records += self._placed(event_records, self._offset(row_offset(has_snapshot=self._has_snapshot)))
         return records
 
 

@@ -269,8 +269,8 @@ class TableForm:
         self._forms: list[tuple[str, int, ColumnForm]] = []
         keyed: dict[str, tuple[int, ColumnForm]] = {}
         for at, column in enumerate(relation.columns):
-            known = facts.columns.get(column.name)
-            facts_of = known or ColumnFacts(PgType(column.kind, str(column.kind)))
+            column_facts = facts.columns.get(column.name)
+            facts_of = column_facts or ColumnFacts(PgType(column.kind, str(column.kind)))
             plain = self._column(column.name, facts_of)
             if plain is None:
                 continue

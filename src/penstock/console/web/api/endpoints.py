@@ -225,8 +225,8 @@ async def on_error(request: Request, error: Exception) -> Response:  # noqa: ARG
     if isinstance(error, TooManyStreamsError):
         return problem(503, "too many open pages", "Close some, or try again.")
     assert isinstance(error, PenstockError)  # noqa: S101 - registered for it
-    place = {name: error.facts[name] for name in ("line", "column") if isinstance(error.facts.get(name), int)}
-    return problem(_status_of(error), error.message, error.hint, place)
+    text_position = {name: error.facts[name] for name in ("line", "column") if isinstance(error.facts.get(name), int)}
+    return problem(_status_of(error), error.message, error.hint, text_position)
 
 
 def _status_of(error: PenstockError) -> int:

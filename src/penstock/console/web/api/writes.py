@@ -177,14 +177,14 @@ def create_topic(visit: Visit, body: Mapping[str, Any]) -> Any:
 def alter_topic(visit: Visit, body: Mapping[str, Any]) -> Any:
     """Change settings of a topic: lines of ``name=value``, without a value for the default; ``dry_run=true`` plans."""
     log, name = log_of(visit), visit.get("name")
-    before, wanted = _topic(visit).config, _settings(body.get("settings"))
+    before, settings = _topic(visit).config, _settings(body.get("settings"))
     changes = [
         f"{key}: {before.get(key, 'default')} -> {value or 'default'}"
-        for key, value in wanted.items()
+        for key, value in settings.items()
         if before.get(key, "") != value
     ]
     if not _is_plan(visit) and changes:
-        log.alter_config(name, {key: value or None for key, value in wanted.items()})
+        log.alter_config(name, {key: value or None for key, value in settings.items()})
     return {"topic": name, "changes": changes, "note": "\n".join(changes) or "Nothing changes.", "moves": []}
 
 
@@ -245,10 +245,12 @@ def _topic(visit: Visit) -> TopicInfo:
 
 def _readers(visit: Visit, ends: Mapping[TopicPartition, int]) -> str:
     """Return the groups that have offsets of a topic, whose ends are given, as text."""
-    found = visit.site.groups.consumers(log_of(visit), ends)
-    names = sorted(found.lags)[:_MOST_NAMED]
-    more = [f"and {len(found.lags) - len(names)} more"] if len(found.lags) > len(names) else []
-    unasked = [f"({found.total - found.asked} groups were not asked)"] if found.asked < found.total else []
+    consumers = visit.site.groups.consumers(log_of(visit), ends)
+    names = sorted(consumers.lags)[:_MOST_NAMED]
+    more = [f"and {len(consumers.lags) - len(names)} more"] if len(consumers.lags) > len(names) else []
+    unasked = (
+        [f"({consumers.total - consumers.asked} groups were not asked)"] if consumers.asked < consumers.total else []
+    )
     return one_line(", ".join([*names, *more, *unasked]))
 
 

@@ -139,8 +139,8 @@ def _minutes(kept: Sequence[Minute], step: int) -> dict[int, _Sums]:
     """Return the sums of minutes by the start of their step."""
     sums: dict[int, _Sums] = {}
     for each in kept:
-        found = sums.setdefault(each.start_ms // step * step, _Sums(step))
-        found.add(each.batches, each.seconds, each.records_in, each.records_out, each.lag)
+        step_sums = sums.setdefault(each.start_ms // step * step, _Sums(step))
+        step_sums.add(each.batches, each.seconds, each.records_in, each.records_out, each.lag)
     return sums
 
 
@@ -158,18 +158,18 @@ def _steps(picture: Picture, kept: Sequence[Minute], shown: ShownRange, begin: i
     for line in lines:
         parts = _shares(line, step, begin)
         for at, share in parts:
-            found = sums.get(at)
-            if found is None or found.span_ms != step:
-                found = sums[at] = _Sums(step)
+            step_sums = sums.get(at)
+            if step_sums is None or step_sums.span_ms != step:
+                step_sums = sums[at] = _Sums(step)
             lag = line.lag if at == parts[-1][0] else UNKNOWN
-            found.add(share, line.seconds * share, line.records_in * share, line.records_out * share, lag)
+            step_sums.add(share, line.seconds * share, line.records_in * share, line.records_out * share, lag)
     if lines and picture.is_running:  # a step without a batch has processed nothing, and the lag is the last known one
         since = max(first // step * step, begin)
-        known = [line.lag for line in lines if line.end_ms <= since and line.lag != UNKNOWN]
-        lag_then = known[-1] if known else None
+        lags = [line.lag for line in lines if line.end_ms <= since and line.lag != UNKNOWN]
+        lag_then = lags[-1] if lags else None
         for at in range(since, lines[-1].end_ms, step):
-            found = sums.setdefault(at, _Sums(step))
-            found.lag = lag_then = lag_then if found.lag is None else found.lag
+            step_sums = sums.setdefault(at, _Sums(step))
+            step_sums.lag = lag_then = lag_then if step_sums.lag is None else step_sums.lag
     return sums
 
 

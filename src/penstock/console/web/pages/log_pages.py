@@ -201,9 +201,9 @@ def topic_facts(visit: Visit) -> Mapping[str, Any]:
     if name not in {each.name for each in log.topics()}:
         raise NotThereError(f"the log has no topic {name[:100]!r}", hint="The page of topics lists them.")
     ends, firsts = log.end_offsets([name]), log.beginning_offsets([name])
-    found = log.record_sizes({tp: (firsts[tp], end) for tp, end in ends.items()})
+    record_sizes = log.record_sizes({tp: (firsts[tp], end) for tp, end in ends.items()})
     # Without a sample, as where records may not be read, the size is 0, which says nothing of a partition with records.
-    sizes = {tp: size for tp, size in found.items() if size or firsts[tp] == ends[tp]}
+    sizes = {tp: size for tp, size in record_sizes.items() if size or firsts[tp] == ends[tp]}
     recent = log.offsets_for_times(dict.fromkeys(ends, unix_ms() - _RATE_S * 1000))
     partitions = [
         {

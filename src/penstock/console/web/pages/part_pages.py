@@ -65,11 +65,11 @@ def schemas(visit: Visit) -> Mapping[str, Any]:
     if registry is None:
         return facts
     try:
-        found = registry.subjects(deleted=visit.flag("deleted"))
+        subjects = registry.subjects(deleted=visit.flag("deleted"))
         within = visit.get("find").strip().lower()
-        shown = [each for each in found if within in each.lower()][:_MOST_SUBJECTS]
-        live = set(registry.subjects()) if visit.flag("deleted") else set(found)
-        facts |= {"subjects": shown, "total": len(found), "level": registry.compatibility()[0], "live": live}
+        shown = [each for each in subjects if within in each.lower()][:_MOST_SUBJECTS]
+        live = set(registry.subjects()) if visit.flag("deleted") else set(subjects)
+        facts |= {"subjects": shown, "total": len(subjects), "level": registry.compatibility()[0], "live": live}
         if visit.get("subject"):
             facts["chosen"] = _chosen(visit)
     except NotThereError:

@@ -281,8 +281,8 @@ class Epoch:
                     standbys.setdefault(task, []).append(Standby(*each.spot, lag))
             owners = {task: name for task, name in self._sharing.owners.items() if name in self.threads}
             for task in sorted({*owners, *standbys}):
-                host, place = self.threads[owners[task]].spot if task in owners else ("", "")
-                places_by_task[str(task)] = TaskPlaces(host, place, tuple(standbys.get(task, ())))
+                host, owner_place = self.threads[owners[task]].spot if task in owners else ("", "")
+                places_by_task[str(task)] = TaskPlaces(host, owner_place, tuple(standbys.get(task, ())))
             return places_by_task
 
     @property
