@@ -29,7 +29,7 @@ from penstock.testing import MockProcessorContext, TestInputTopic, TestOutputTop
 
 FLUENT = {
     "BranchedKStream": "stream", "CogroupedKStream": "groups.grouped", "GlobalKTable": "table",
-    "KGroupedStream": "groups.grouped", "KGroupedTable": "groups.grouped_table", "KStream": "stream", "KTable": "table",
+    "KGroupedStream": "groups.grouped", "KGroupedTable": "groups.grouped", "KStream": "stream", "KTable": "table",
     "SessionWindowedCogroupedKStream": "groups.grouped", "SessionWindowedKStream": "groups.grouped",
     "TimeWindowedCogroupedKStream": "groups.grouped", "TimeWindowedKStream": "groups.grouped",
 }  # fmt: skip

@@ -26,7 +26,7 @@ ELSEWHERE = {
     "BranchedKStream": "api.stream",
     "CogroupedKStream": "api.groups.grouped",
     "KGroupedStream": "api.groups.grouped",
-    "KGroupedTable": "api.groups.grouped_table",
+    "KGroupedTable": "api.groups.grouped",
     "SessionWindowedCogroupedKStream": "api.groups.grouped",
     "SessionWindowedKStream": "api.groups.grouped",
     "TimeWindowedCogroupedKStream": "api.groups.grouped",
