@@ -79,7 +79,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "plugins",
         "registry_converters",
         "delivery",
-        "functions",
         "testing",
         "mirror",
         "connectors",

@@ -7,6 +7,7 @@ from importlib.metadata import EntryPoint
 import pyarrow as pa
 import pytest
 
+from penstock.connect import functions
 from penstock.connect.config import Importance, Kind, Setting
 from penstock.connect.functions import (
     Record,
@@ -14,7 +15,6 @@ from penstock.connect.functions import (
     definition_of,
     installed_plugins,
     load_plugin,
-    loading,
     sink,
     source,
 )
@@ -113,7 +113,7 @@ def test_installed_packages_are_found_by_their_entry_points(folder, monkeypatch)
         EntryPoint("letters", "mine:letters", "penstock.connectors"),
         EntryPoint("gone", "mine:gone", "penstock.connectors"),
     ]
-    monkeypatch.setattr(loading, "_announced", lambda path: entries)
+    monkeypatch.setattr(functions, "_announced", lambda path: entries)
     problems = []
     plugins = installed_plugins(on_problem=problems.append)
     assert plugins.connector("Letters").kinds == (PluginKind.SOURCE,)

@@ -10,7 +10,7 @@ from sqlalchemy.exc import OperationalError
 
 from mariadb_server import mariadb
 from penstock.connect.connectors.sql_columns import ColumnRules
-from penstock.connect.connectors.sql_readers import reader_for
+from penstock.connect.connectors.sql_databases import reader_for
 from penstock.connect.connectors.sql_sink import SqlSinkConnector
 from penstock.connect.connectors.sql_source import SqlSourceConnector
 from penstock.connect.data import RetriableError

@@ -9,7 +9,7 @@ from penstock.connect.connectors.installed_plugins import with_own
 from penstock.connect.connectors.sql_source import SqlSourceConnector
 from penstock.connect.connectors.sql_urls import DatabaseAddress
 from penstock.connect.data import SettingError
-from penstock.connect.functions.loading import installed_plugins
+from penstock.connect.functions import installed_plugins
 from penstock.connect.plugins import validate_connector
 from penstock.connect.testing import ConnectTestDriver
 from postgres_server import postgres

@@ -20,13 +20,14 @@ from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.spark.own_session import (
     active_session,
     clone_session,
+    commit_trigger,
     configured_source,
+    has_ended,
     keep_rdd_to_df,
     load_source,
     move_frame,
 )
 from penstock.engines.spark.pyspark_warnings import quiet_pyspark
-from penstock.engines.spark.query_trigger import commit_trigger, has_ended
 from penstock.engines.spark.spark_log import drop_damaged, newest_planned, noted_inputs, sync_offsets
 from penstock.errors import (
     AppFailedError,

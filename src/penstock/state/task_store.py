@@ -44,7 +44,7 @@ from penstock.state.free_memory import release_memory
 from penstock.state.lmdb_replicas.lmdb_replica import MAP_BYTES, LmdbReplica, LmdbRows, replica_place
 from penstock.state.maps import MemoryMap, TaskOverlay
 from penstock.state.restores.replica_restore import CaughtUp, apply_segment, catch_up
-from penstock.state.restores.restore_documents import SegmentRestore
+from penstock.state.restores.restore_progress import SegmentRestore
 from penstock.state.segments.segment import Segment, SegmentHead, SegmentName, pack
 from penstock.state.segments.storage import open_storage, read_segment
 from penstock.state.snapshots import SnapshotPolicy, SnapshotWriter

@@ -8,8 +8,7 @@ from decimal import Decimal
 import pytest
 from sql_expressions import evaluate
 
-from penstock.sql.functions.aggregates import aggregate_functions
-from penstock.sql.functions.aggregates.builtin import Arrivals
+from penstock.sql.functions.aggregates import Arrivals, aggregate_functions
 from penstock.sql.functions.builtin import table_functions
 from penstock.sql.types import (
     BIGINT,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock import StreamsBuilder
-from penstock.engines.micro_batches.query import stage_descriptions
+from penstock.engines.micro_batches.engine import stage_descriptions
 from penstock.topology.plan.plan import plan_of
 
 

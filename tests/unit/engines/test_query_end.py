@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.spark.query_trigger import has_ended
+from penstock.engines.spark.own_session import has_ended
 
 
 class FailsMeanwhile:

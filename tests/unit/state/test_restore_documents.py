@@ -11,9 +11,8 @@ import pytest
 from test_snapshots import SPECS, expected, run
 
 from penstock.base.clock import unix_ms
-from penstock.state.restores import restore_documents as documents
-from penstock.state.restores.restore_documents import SegmentRestoreNote, forget_restores, read_restores
-from penstock.state.restores.restore_progress import Restore
+from penstock.state.restores import restore_progress as documents
+from penstock.state.restores.restore_progress import Restore, SegmentRestoreNote, forget_restores, read_restores
 from penstock.state.snapshots import SnapshotPolicy
 from penstock.state.task_store import StateOwner, StatePlace, TaskStore
 

@@ -28,7 +28,7 @@ from penstock.connect.connectors.http_requests import (
     require_trust,
     retry_after_s,
 )
-from penstock.connect.functions.decorators import Offsets, Record, Settings, source
+from penstock.connect.functions import Offsets, Record, Settings, source
 from penstock.errors import ConnectError
 
 if TYPE_CHECKING:

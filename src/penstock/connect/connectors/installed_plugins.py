@@ -13,7 +13,7 @@ from penstock.connect.connectors.mirror import (
     MirrorHeartbeatConnector,
     MirrorSourceConnector,
 )
-from penstock.connect.functions.loading import file_plugins, installed_plugins
+from penstock.connect.functions import file_plugins, installed_plugins
 from penstock.connect.plugins import Plugin, PluginKind, Plugins, connector_plugin
 from penstock.connect.transforms.debezium import DEBEZIUM_TRANSFORMS
 from penstock.errors import ConfigError

@@ -22,7 +22,7 @@ from penstock.connect.connectors.spark import SparkSinkConnector, SparkSourceCon
 from penstock.connect.connectors.sql_sink import SqlSinkConnector
 from penstock.connect.connectors.sql_source import SqlSourceConnector
 from penstock.connect.connectors.webhook_sink import WebhookSinkConnector
-from penstock.connect.functions.loading import connector_of
+from penstock.connect.functions import connector_of
 
 __all__ = ["LIBRARY"]
 

@@ -1,4 +1,4 @@
-"""Databases of the SQL source and sink: their engines, files, and errors."""
+"""Databases of the SQL source and sink: their engines, files, readers and errors."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.connect.connectors.sql_columns import ColumnRules
+from penstock.connect.connectors.sql_mariadb import MariadbReader
+from penstock.connect.connectors.sql_reading import DatabaseReader, PostgresReader, SqliteReader
 from penstock.connect.connectors.sql_urls import DatabaseAddress
 from penstock.connect.data import DataError, RetriableError
 from penstock.errors import ConnectError
@@ -14,7 +17,8 @@ from penstock.errors import ConnectError
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-__all__ = ["DatabaseFile", "database_error", "is_missing_table", "open_engine"]
+__all__ = ["DatabaseFile", "database_error", "is_missing_table", "open_engine", "reader_for"]
+
 
 MARIADB_WRONG_VALUE = 1292
 MARIADB_NO_TABLE = (1146, 1932)
@@ -128,3 +132,13 @@ def _is_mistake(cause: BaseException) -> bool:
     """
     code = getattr(cause, "sqlite_errorcode", None)
     return code == sqlite3.SQLITE_ERROR and not str(cause).startswith("no such table")
+
+
+def reader_for(
+    engine: Engine, rules: ColumnRules, *, quotes: bool = True, isolation: str = "DEFAULT"
+) -> DatabaseReader:
+    """Return the reader of a database."""
+    kinds = {"postgresql": PostgresReader, "sqlite": SqliteReader}
+    is_mariadb = engine.dialect.driver == "pymysql"
+    kind = MariadbReader if is_mariadb else kinds.get(engine.dialect.name, DatabaseReader)
+    return kind(engine, rules, quotes=quotes, isolation=isolation)

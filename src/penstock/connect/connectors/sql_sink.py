@@ -14,8 +14,13 @@ from penstock.connect.connectors.confluent_settings import SQL_SINK_MODEL
 from penstock.connect.connectors.postgres.types import PgType
 from penstock.connect.connectors.same_config_tasks import AlikeTasksSink
 from penstock.connect.connectors.sql_columns import ColumnRules
-from penstock.connect.connectors.sql_databases import DatabaseFile, database_error, is_missing_table, open_engine
-from penstock.connect.connectors.sql_readers import reader_for
+from penstock.connect.connectors.sql_databases import (
+    DatabaseFile,
+    database_error,
+    is_missing_table,
+    open_engine,
+    reader_for,
+)
 from penstock.connect.connectors.sql_reading import TableName
 from penstock.connect.connectors.sql_settings import SINK, zone_of
 from penstock.connect.connectors.sql_urls import address_problems

@@ -15,8 +15,7 @@ from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
 from penstock.connect.config import ConfigDef, Model
 from penstock.connect.connectors.confluent_settings import SQL_SOURCE_MODEL
 from penstock.connect.connectors.sql_columns import ColumnRules, SqlColumn
-from penstock.connect.connectors.sql_databases import DatabaseFile, database_error, open_engine
-from penstock.connect.connectors.sql_readers import reader_for
+from penstock.connect.connectors.sql_databases import DatabaseFile, database_error, open_engine, reader_for
 from penstock.connect.connectors.sql_reading import DatabaseReader, FetchedRows, Relation, TableName
 from penstock.connect.connectors.sql_settings import SOURCE, zone_of
 from penstock.connect.connectors.sql_urls import address_problems

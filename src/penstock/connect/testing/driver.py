@@ -12,8 +12,7 @@ from penstock.connect.data import Header, Headers, RetriableError, SettingError,
 from penstock.connect.delivery import Converters, Pipeline, SinkDelivery, Step
 from penstock.connect.delivery.local_run import PLAIN_CONVERTERS, SingleSource, plainly, single_sink, topics_of
 from penstock.connect.delivery.pipeline import batches_of
-from penstock.connect.functions.decorators import FunctionSourceTask
-from penstock.connect.functions.loading import installed_plugins, plugin_of
+from penstock.connect.functions import FunctionSourceTask, installed_plugins, plugin_of
 from penstock.connect.plugins import Plugin, Plugins
 from penstock.connect.testing.source_check import SourceModel, check_source
 from penstock.errors import ConfigError

@@ -26,7 +26,7 @@ from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica, replica_place
 from penstock.state.lmdb_replicas.other_process import WatchedReplica, watch_replicas
 from penstock.state.maps import Entries, ReadableMap, ReplicaPosition, merged
 from penstock.state.restores.replica_restore import catch_up
-from penstock.state.restores.restore_documents import CatchUpSteps
+from penstock.state.restores.restore_progress import CatchUpSteps
 from penstock.state.segments.segment import Segment, SegmentName
 from penstock.state.segments.storage import SegmentStorage, open_storage, read_segment
 

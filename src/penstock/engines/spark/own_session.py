@@ -6,13 +6,15 @@ settings, views, functions, query listeners and files of that moment, and shares
 
 Spark prints a source's options in plans and keeps them in its event log. The source's class is only pickled and sent to
 the processes that work with it. So what they need, passwords among it, goes into attributes of a class of its own.
+
+Queries of a session have a trigger, and are waited for, in one way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
@@ -20,15 +22,21 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas import functions
 from pyspark.util import PythonEvalType
 
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
 __all__ = [
     "active_session",
     "clone_session",
+    "commit_trigger",
     "configured_source",
+    "has_ended",
     "keep_rdd_to_df",
     "load_source",
     "map_in_arrow",
     "move_frame",
 ]
+
 
 _TO_FRAME = "toDF"
 
@@ -132,3 +140,31 @@ def load_source(session: SparkSession, source: type[DataSource]) -> DataFrame:
     with active_session(session):
         session.dataSource.register(source)
         return session.readStream.format(source.name()).load()
+
+
+def commit_trigger(commit_interval_ms: int, *, until_latest: bool) -> dict[str, Any]:
+    """Return the arguments of Spark's ``DataStreamWriter.trigger``.
+
+    Args:
+        commit_interval_ms: ``commit.interval.ms``, the time from one batch to the start of the next.
+        until_latest: Whether the query ends when all records that are there now have been processed.
+
+    >>> commit_trigger(100, until_latest=False)
+    {'processingTime': '100 milliseconds'}
+    """
+    return {"availableNow": True} if until_latest else {"processingTime": f"{commit_interval_ms} milliseconds"}
+
+
+def has_ended(query: StreamingQuery, timeout_s: float) -> bool:
+    """Wait for the end of a query for a while; return whether it has ended.
+
+    Spark looks for an error first, and then whether the query still runs. One that fails between the two looks seems to
+    have ended well, so the error is asked for once more.
+
+    Raises:
+        StreamingQueryException: An error has ended it.
+    """
+    is_over = bool(query.awaitTermination(timeout_s))  # type: ignore[arg-type] # fractions are fine
+    if is_over and (error := query.exception()) is not None:
+        raise error
+    return is_over

@@ -11,7 +11,7 @@ from penstock.sql.analyse.fields import ClauseScope
 from penstock.sql.analyse.plans import Expression
 from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.evaluate import calls_in, type_expression
-from penstock.sql.functions.aggregates.definition import AggregateRegistry
+from penstock.sql.functions.aggregates import AggregateRegistry
 from penstock.sql.functions.registry import FunctionRegistry
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.expression_nodes import Node

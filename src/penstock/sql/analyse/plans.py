@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 from penstock.sql.analyse.fields import RowField
 from penstock.sql.catalog import DataFormat, Source, SourceColumn, SourceWindow
 from penstock.sql.evaluate.typed import Typed
-from penstock.sql.functions.aggregates.definition import BoundAggregate
+from penstock.sql.functions.aggregates import BoundAggregate
 from penstock.sql.functions.registry import Bound
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.expression_nodes import Node

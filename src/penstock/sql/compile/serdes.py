@@ -17,7 +17,7 @@ from penstock.sql.catalog import DataFormat, Source, SourceWindow
 from penstock.sql.formats import FormatProperties, check_columns, format_info, row_format
 from penstock.sql.formats.json_rows import array_layout, json_capture, json_texts
 from penstock.sql.formats.layouts import FEW, joined, read_rows
-from penstock.sql.functions.aggregates.definition import from_state, to_state
+from penstock.sql.functions.aggregates import from_state, to_state
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.types import BIGINT, SqlType
 

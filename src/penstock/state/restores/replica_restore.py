@@ -9,7 +9,7 @@ from penstock.base.log_lines import own_logger
 from penstock.errors import CorruptSegmentError, MissingSegmentError
 from penstock.state.lmdb_replicas.lmdb_replica import LmdbReplica
 from penstock.state.maps import NO_BATCH, ReplicaPosition
-from penstock.state.restores.restore_documents import CatchUpSteps, Changes
+from penstock.state.restores.restore_progress import CatchUpSteps, Changes
 from penstock.state.segments.merging import uncovered
 from penstock.state.segments.segment import Segment, SegmentName
 from penstock.state.segments.storage import SegmentStorage

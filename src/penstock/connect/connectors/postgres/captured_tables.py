@@ -9,8 +9,7 @@ from typing import Any
 
 from penstock.connect.connectors.postgres.column_masks import Patterns, column_rules
 from penstock.connect.connectors.postgres.columns import ColumnForm, Handling, column_form
-from penstock.connect.connectors.postgres.names import topic_name
-from penstock.connect.connectors.postgres.tables import CaptureSettings, TableFacts
+from penstock.connect.connectors.postgres.tables import CaptureSettings, TableFacts, topic_name
 from penstock.connect.connectors.postgres.types import PgType
 from penstock.errors import ConnectError
 

@@ -1,6 +1,7 @@
 """Tables: their schemas, by the columns of the catalog or of the stream, and the structs of their rows.
 
-Defaults of columns, as Debezium takes them out of the text of an expression.
+Defaults of columns are taken out of the text of an expression as Debezium does; names of topics, schemas and fields are
+those of the database, or such that Kafka or Avro can have them.
 """
 
 from __future__ import annotations
@@ -23,14 +24,26 @@ from penstock.connect.connectors.postgres.envelope import (
     now_fields,
     source_struct,
 )
-from penstock.connect.connectors.postgres.names import adjusted_field, adjusted_schema, topic_name
 from penstock.connect.connectors.postgres.pgoutput import UNCHANGED, Cell, RelationMessage
 from penstock.connect.connectors.postgres.types import PgType, source_type
 from penstock.connect.data import STRING, DataError, Header, Headers, Schema, SourceRecord, Struct, Type, struct
 from penstock.errors import ConnectError
 from penstock.serde.data.logical import scaled_decimal, unscaled
 
-__all__ = ["CaptureSettings", "ColumnFacts", "Event", "Row", "TableFacts", "TableForm", "default_value"]
+__all__ = [
+    "ADJUSTMENTS",
+    "CaptureSettings",
+    "ColumnFacts",
+    "Event",
+    "Row",
+    "TableFacts",
+    "TableForm",
+    "adjusted_field",
+    "adjusted_schema",
+    "default_value",
+    "topic_name",
+]
+
 
 _INFINITE = ("infinity", "-infinity")
 _FUNCTION = re.compile(r"[(]?[A-Za-z0-9_.]+\((?:.+(?:, ?.+)*)?\)")
@@ -421,3 +434,69 @@ def _check_names(relation: RelationMessage) -> None:
                 hint="Rename the column, or leave the table out with table.exclude.list.",
             )
         seen.add(column.name.lower())
+
+
+_DIGITS = frozenset("0123456789")
+
+
+def topic_name(name: str) -> str:
+    """Return the name with an underscore for each character that topics do not have.
+
+    >>> topic_name("shop.öffentlich.t#1")
+    'shop._ffentlich.t_1'
+    """
+    return re.sub(r"[^a-zA-Z0-9._-]", lambda match: "_" * _java_length(match[0]), name)
+
+
+def _java_length(character: str) -> int:
+    return 1 + (ord(character) > 0xFFFF)
+
+
+def _avro(name: str, allowed: str, is_first: Callable[[str], bool], write: Callable[[str], str]) -> str:
+    valid = re.compile(rf"[{allowed}]")
+    adjusted = "".join(each if valid.fullmatch(each) else write(each) for each in name)
+    if name and valid.fullmatch(name[0]) and not is_first(name[0]):
+        adjusted = ("_" + adjusted) if write is _underscores else write(name[0]) + adjusted[1:]
+    return adjusted
+
+
+def _underscores(character: str) -> str:
+    return "_" * _java_length(character)
+
+
+def _escaped(character: str) -> str:
+    data = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"_u{int.from_bytes(data[at : at + 2], 'big'):04x}" for at in range(0, len(data), 2))
+
+
+def adjusted_field(name: str, mode: str) -> str:
+    """Return the name of a field by ``field.name.adjustment.mode``.
+
+    >>> adjusted_field("1st-x", "none"), adjusted_field("1st-x", "avro"), adjusted_field("1st_x", "avro_unicode")
+    ('1st-x', '_1st_x', '_u0031st_u005fx')
+    """
+    if mode == "none":
+        return name
+    if mode == "avro":
+        return _avro(name, "A-Za-z0-9_", lambda first: first not in _DIGITS, _underscores)
+    return _avro(name, "A-Za-z0-9", lambda first: first not in _DIGITS, _escaped)
+
+
+def adjusted_schema(name: str, mode: str) -> str:
+    """Return the name of a schema by ``schema.name.adjustment.mode``: dots stay.
+
+    >>> adjusted_schema("shop.public.t-1.Key", "avro")
+    'shop.public.t_1.Key'
+    """
+    if mode == "none":
+        return name
+    if mode == "avro":
+        return _avro(name, "A-Za-z0-9_.", lambda first: first not in _DIGITS and first != ".", _underscores)
+    return _avro(name, "A-Za-z0-9.", lambda first: first not in _DIGITS and first != ".", _escaped)
+
+
+ADJUSTMENTS: Mapping[str, str] = {
+    "none": "as they are",
+    "avro": "characters that Avro does not have become underscores",
+    "avro_unicode": "characters that Avro does not have, and underscores, become _uXXXX",
+}

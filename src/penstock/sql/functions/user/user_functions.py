@@ -20,8 +20,13 @@ from typing import Any, get_args, get_origin
 from penstock.base.terminal.human_numbers import with_article
 from penstock.base.user_code import load_module
 from penstock.errors import PenstockError, SqlFunctionError
-from penstock.sql.functions.aggregates.builtin import aggregate_functions
-from penstock.sql.functions.aggregates.definition import AggregateFunction, AggregateSteps, from_state, to_state
+from penstock.sql.functions.aggregates import (
+    AggregateFunction,
+    AggregateSteps,
+    aggregate_functions,
+    from_state,
+    to_state,
+)
 from penstock.sql.functions.builtin import scalar_functions, table_functions
 from penstock.sql.functions.evaluation_errors import FunctionFailed
 from penstock.sql.functions.patterns import Signature, match
