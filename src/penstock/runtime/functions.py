@@ -533,6 +533,24 @@ class _Unpacking(_Base):
         kept = failures_removed(failed, len(rows))
         return (rows if kept is None else rows.take(kept)), unpacked
 
+    def _row_unpack(self, function: Function, unpack: Callable[[Any], Any]) -> Callable[[Row], Any] | None:
+        """Return what `_unpack` does with a row by itself; the result is `_FAILED` where that failed."""
+        called, context = row_call(function, self._name, self._context), self._context
+        if called is None:
+            return None
+
+        def unpacked(row: Row) -> Any:
+            result = called(row)
+            if result is _FAILED:
+                return _FAILED
+            try:
+                return unpack(result)
+            except Exception as error:  # noqa: BLE001 - a user's generator may raise anything
+                context.failed(self._name, function, row.rows(context.step), 0, error)
+                return _FAILED
+
+        return unpacked
+
 
 def pair_of(result: Any) -> tuple[Any, Any]:
     """Check that a function's result is a (key, value) pair, and return it."""
@@ -557,6 +575,10 @@ def _iterable(result: Any) -> list[Any]:
     return list(result)
 
 
+def _pairs(result: Any) -> list[tuple[Any, Any]]:
+    return [pair_of(each) for each in _iterable(result)]
+
+
 class _MapPairs(_Unpacking):
     def __init__(self, node: ProcessorNode, context: TaskContext) -> None:
         super().__init__(node, context)
@@ -574,19 +596,15 @@ class _MapPairs(_Unpacking):
         return rows.with_pairs(Column.of_items([p[0] for p in pairs]), Column.of_items([p[1] for p in pairs]))
 
     def row_step(self) -> RowStep | None:
-        called = row_call(self._fn, self._name, self._context)
-        if called is None:
+        pair_for = self._row_unpack(self._fn, pair_of)
+        if pair_for is None:
             return None
 
         def step(row: Row) -> Row | None:
-            pair = called(row)
+            pair = pair_for(row)
             if pair is _FAILED:
                 return None
-            try:
-                key, value = pair_of(pair)
-            except Exception as error:  # noqa: BLE001 - as `_unpack`
-                self._context.failed(self._name, self._fn, row.rows(self._context.step), 0, error)
-                return None
+            key, value = pair
             return Row(row.timestamp, key, value, row.headers, row.old, row.origin)
 
         return step
@@ -625,6 +643,8 @@ def _counts(lists: list[list[Any]]) -> NDArray[np.int64]:
 
 
 class _FlatMapValues(_Unpacking):
+    makes_many = True
+
     def __init__(self, node: ProcessorNode, context: TaskContext) -> None:
         super().__init__(node, context)
         self._fn = cast("FlatMapValues", node.operation).fn
@@ -639,8 +659,23 @@ class _FlatMapValues(_Unpacking):
         kept, lists = self._unpack(self._fn, rows, _iterable)
         return _repeated(kept, _counts(lists)).with_values(Column.of_items([v for one in lists for v in one]))
 
+    def row_step(self) -> RowStep | None:
+        values_for = self._row_unpack(self._fn, _iterable)
+        if values_for is None:
+            return None
+
+        def step(row: Row) -> list[Row] | None:
+            values = values_for(row)
+            if values is _FAILED:
+                return None
+            return [Row(row.timestamp, row.key, value, row.headers, row.old, row.origin) for value in values]
+
+        return step
+
 
 class _FlatMap(_Unpacking):
+    makes_many = True
+
     def __init__(self, node: ProcessorNode, context: TaskContext) -> None:
         super().__init__(node, context)
         self._fn = cast("FlatMap", node.operation).fn
@@ -652,10 +687,23 @@ class _FlatMap(_Unpacking):
             if isinstance(series.dtype, pl.List) and isinstance(series.dtype.inner, pl.Struct):
                 values, counts = _exploded(series)
                 return _with_pairs(_repeated(kept, counts), values)
-        kept, lists = self._unpack(self._fn, rows, lambda result: [pair_of(r) for r in _iterable(result)])
+        kept, lists = self._unpack(self._fn, rows, _pairs)
         pairs = [p for one in lists for p in one]
         repeated = _repeated(kept, _counts(lists))
         return repeated.with_pairs(Column.of_items([p[0] for p in pairs]), Column.of_items([p[1] for p in pairs]))
+
+    def row_step(self) -> RowStep | None:
+        pairs_for = self._row_unpack(self._fn, _pairs)
+        if pairs_for is None:
+            return None
+
+        def step(row: Row) -> list[Row] | None:
+            pairs = pairs_for(row)
+            if pairs is _FAILED:
+                return None
+            return [Row(row.timestamp, key, value, row.headers, row.old, row.origin) for key, value in pairs]
+
+        return step
 
 
 def _exploded(lists: pl.Series) -> tuple[pl.Series, NDArray[np.int64]]:

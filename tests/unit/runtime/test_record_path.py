@@ -36,6 +36,15 @@ def functions(lines: KStream[str, str]) -> None:
     kept.map(lambda key, value: (key, value * 2)).peek(lambda _: None).to("out")
 
 
+def pairs_of(key: str, value: str) -> list[Any]:
+    return [(key, value), 7] if value == "d" else [(value, key)] * 2
+
+
+def several(lines: KStream[str, str]) -> None:
+    letters = lines.flat_map_values(lambda value: [refuse_c(value), value])
+    letters.flat_map(pairs_of).to("out")
+
+
 def fork(lines: KStream[str, str]) -> None:
     lines.map_values(refuse_c).to("out")
     lines.filter_not(lambda value: value == "a").to("others")
@@ -81,7 +90,7 @@ def pipe(driver: TopologyTestDriver) -> None:
     for number, (key, value, time) in enumerate(RECORDS):
         raw = None if value is None else b"\xff" if value == "e" else value.encode()
         headers = (("n", b"%d" % number),) if number % 3 == 0 else ()
-        driver.pipe_raw("in", key and key.encode(), raw, time, headers)
+        driver.pipe_raw("in", None if key is None else key.encode(), raw, time, headers)
 
 
 def outputs(driver: TopologyTestDriver) -> dict[str, list[Any]]:
@@ -118,7 +127,7 @@ def results(
     return written, figures(sensor.take()["0_0"])
 
 
-@pytest.mark.parametrize("topology", [functions, fork, count, wrong_type, window, sessions])
+@pytest.mark.parametrize("topology", [functions, several, fork, count, wrong_type, window, sessions])
 def test_single_records_equal_batches(topology: Callable[[KStream[str, str]], None]) -> None:
     alone, its_figures = results(topology, NO_CACHE, batch_size=1)
     together, their_figures = results(topology, NO_CACHE, batch_size=100)

@@ -178,11 +178,11 @@ class SessionView(ShownInNotebooks):
 
     def find_near(self, key: Any, earliest_end: int, latest_start: int) -> tuple[bytes, list[tuple[int, int, Any]]]:
         """Return the key's bytes, and (start, end, value) of its sessions in a range, by end: as `find_many` does."""
-        data = key_bytes(self.spec, key)
-        low = max(earliest_end, self._time.first_visible, 0)
-        if low > self._time.observed:
+        data, observed = key_bytes(self.spec, key), self._time.observed
+        low = max(earliest_end, self._time.first_visible_at(observed), 0)
+        if low > observed:
             return data, []
-        buckets = self._time.buckets(low, self._time.observed)
+        buckets = self._time.buckets(low, observed)
         width, unpack = len(data), _END_AND_START.unpack_from
         sessions = []
         for row, value in self._scan_buckets(data, low, latest_start, buckets, reverse=False):
@@ -293,4 +293,4 @@ class SessionView(ShownInNotebooks):
         return self._row_of(key_bytes(self.spec, session.key), session.window.start, session.window.end)
 
     def _row_of(self, data: bytes, start: int, end: int) -> bytes:
-        return NUMBER.pack(self._time.bucket(end)) + data + NUMBER.pack(end) + NUMBER.pack(start)
+        return NUMBER.pack(self._time.bucket(end)) + data + _END_AND_START.pack(end, start)
