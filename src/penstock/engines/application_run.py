@@ -93,7 +93,6 @@ class Run:
         self._listeners, self._meter = listeners, meter
         self._measured, self._has_run = 0.0, False
         self._positions: dict[str, int] = {}
-        self._inner_lag: dict[str, int] = {}  # of repartition topics, as threads have reported it
         self._until_latest = False
         self._cores: CoreWatch | None = None
         self._tenure: Tenure | None = None
@@ -469,10 +468,7 @@ class Run:
         if self._listeners:
             progress = replace(progress, lag=lag_behind(self.log, self.plan, self._positions, progress.batch))
         elif self.metrics:
-            seen = self.metrics.lags()
-            sources = {f"{each.topic}-{each.partition}" for each in seen}
-            self._inner_lag = {name: lag for name, lag in progress.lag.items() if name not in sources}
-            progress = replace(progress, lag=with_known_ends(progress.lag, self._positions, seen))
+            progress = replace(progress, lag=with_known_ends(progress.lag, self._positions, self.metrics.lags()))
         for listener in [self._meter, *([self.metrics] if self.metrics else ()), *self._listeners]:
             try:
                 listener(progress)
@@ -487,5 +483,4 @@ class Run:
                 for name, offset in committed_by_name(self.log, self.plan.application_id).items():
                     self._positions[name] = max(offset, self._positions.get(name, 0))
             self.metrics.parallelism = self.engine.parallelism
-            seen = self.metrics.look(self.log, self.plan.external_topics, dict(self._positions))
-            self._meter.behind({**self._inner_lag, **seen} if seen else {})
+            self._meter.behind(self.metrics.look(self.log, self.plan.external_topics, dict(self._positions)))
