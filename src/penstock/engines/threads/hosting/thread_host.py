@@ -248,10 +248,11 @@ class ThreadHost:
     def _membership(self) -> GroupMembership | StreamsMembership | None:
         """Return the membership in whose name the thread commits, see `Writer.membership`."""
         from penstock.log.base import GroupMembership, StreamsMembership
-        from penstock.log.kafka.failures import removed_from_group
 
         membership = None if self._control is None else self._control.newest("member")
         if membership == []:
+            from penstock.log.kafka.failures import removed_from_group  # needs Kafka's clients, which others lack
+
             raise removed_from_group(self._job.plan.application_id)
         if self._job.lease_epoch is not None:
             return None if membership is None else GroupMembership(*membership)
