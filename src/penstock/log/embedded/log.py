@@ -33,7 +33,7 @@ from penstock.log.embedded.coordination_rows import RecordChange, replace_row, w
 from penstock.log.embedded.database import Database
 from penstock.log.embedded.groups import ConsumerGroups
 from penstock.log.embedded.membership import ConsumerIdentity, check_outsider, check_owner
-from penstock.log.embedded.records import EmbeddedFetcher, EncodedRow, encode, normalise
+from penstock.log.embedded.records import EmbeddedFetcher, LogRow, encode, normalise
 from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator, check_streams_member
 from penstock.log.embedded.upkeep import Upkeep
 from penstock.log.stored_batches import joined, record_bytes
@@ -298,7 +298,7 @@ class EmbeddedLog(Coordination, ConsumerGroups, Upkeep):
             writer = Writer(application, thread, epoch)
             self.new_producer_epoch(writer.transactional_id, writer.lease)
 
-    def prepare(self, topic: str, partition: int, batch: pa.RecordBatch) -> list[EncodedRow]:
+    def prepare(self, topic: str, partition: int, batch: pa.RecordBatch) -> list[LogRow]:
         """Check and encode the records of a transaction, before the write lock is taken."""
         with self._database.reading() as connection:
             slot = catalog.slot(connection, topic, partition)
@@ -372,7 +372,7 @@ def drop_memory_log(name: str) -> None:
 class _TransactionLog(Protocol):
     """The operations of an embedded log that a transaction needs."""
 
-    def prepare(self, topic: str, partition: int, batch: pa.RecordBatch) -> list[EncodedRow]: ...
+    def prepare(self, topic: str, partition: int, batch: pa.RecordBatch) -> list[LogRow]: ...
 
     def writing(self) -> AbstractContextManager[Connection]: ...
 
@@ -393,7 +393,7 @@ class EmbeddedTransaction:
         self._log = log
         self._id = transactional_id
         self._epoch = epoch
-        self._appends: dict[TopicPartition, list[list[EncodedRow]]] = {}
+        self._appends: dict[TopicPartition, list[list[LogRow]]] = {}
         self._offsets: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
         self._leases: list[tuple[str, int]] = []
         self._members: dict[str, StreamsMembership] = {}

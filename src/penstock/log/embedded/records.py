@@ -31,7 +31,7 @@ __all__ = [
     "INSERT",
     "MAX_ROW_RECORDS",
     "EmbeddedFetcher",
-    "EncodedRow",
+    "LogRow",
     "StoredRow",
     "check_keys",
     "concat",
@@ -65,7 +65,7 @@ EMPTY: pa.RecordBatch = pa.RecordBatch.from_arrays(
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedRow:
+class LogRow:
     """A row to store. ``base`` and ``last`` count from the first record of the append, or are offsets if sparse."""
 
     base: int
@@ -151,7 +151,7 @@ def normalise(records: pa.RecordBatch, *, append_time_ms: int | None = None) -> 
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def encode(records: pa.RecordBatch, *, compression: str = "lz4", sparse: bool = False) -> list[EncodedRow]:
+def encode(records: pa.RecordBatch, *, compression: str = "lz4", sparse: bool = False) -> list[LogRow]:
     """Encode normalised records as rows of at most ``MAX_ROW_RECORDS`` and about ``MAX_ROW_BYTES``."""
     return [_encode_one(piece, start, compression, sparse=sparse) for start, piece in _pieces(records)]
 
@@ -237,7 +237,7 @@ def _pieces(records: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         yield start, records.slice(start, step)
 
 
-def _encode_one(records: pa.RecordBatch, start: int, compression: str, *, sparse: bool) -> EncodedRow:
+def _encode_one(records: pa.RecordBatch, start: int, compression: str, *, sparse: bool) -> LogRow:
     flags = 0
     names = ["timestamp", "value"]
     if sparse:
@@ -260,7 +260,7 @@ def _encode_one(records: pa.RecordBatch, start: int, compression: str, *, sparse
     base, last = start, start + records.num_rows - 1
     if sparse:
         base, last = records.column("offset")[0].as_py(), records.column("offset")[-1].as_py()
-    return EncodedRow(
+    return LogRow(
         base=base, last=last, count=records.num_rows, min_ts=times["min"].as_py(), max_ts=times["max"].as_py(),
         flags=flags, raw_bytes=raw.size, payload=payload,
     )  # fmt: skip
@@ -288,7 +288,7 @@ def check_keys(slot: Slot, records: pa.RecordBatch) -> None:
         )
 
 
-def insert(connection: sqlite3.Connection, slot: Slot, base: int, rows: Sequence[EncodedRow], now_ms: int) -> int:
+def insert(connection: sqlite3.Connection, slot: Slot, base: int, rows: Sequence[LogRow], now_ms: int) -> int:
     """Store rows from offset ``base`` on and return the next offset."""
     if not rows:
         return base

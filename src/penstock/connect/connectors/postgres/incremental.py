@@ -21,7 +21,7 @@ from typing import Any
 from penstock.base.log_lines import own_logger
 from penstock.connect.connectors.postgres.captured_tables import Capture
 from penstock.connect.connectors.postgres.server import Server
-from penstock.connect.connectors.postgres.tables import Event, Row, TableForm
+from penstock.connect.connectors.postgres.tables import Event, TableForm, TableRow
 from penstock.connect.data import DataError, Struct
 from penstock.errors import ConnectError
 from penstock.serde.data.logical import scaled_decimal, unscaled
@@ -429,7 +429,7 @@ class IncrementalSnapshots:
         self._reading: _Reading | None = None
         self._last: tuple[str, ...] | None = None
         self._chunk = ""
-        self._rows: dict[str, tuple[tuple[str, ...], Row]] = {}
+        self._rows: dict[str, tuple[tuple[str, ...], TableRow]] = {}
         self._is_open = self._is_paused = False
         self._to_stop: set[tuple[str, str]] | None = None  # the tables to leave out from the next chunk on
         self._needs_chunk = False
@@ -472,7 +472,7 @@ class IncrementalSnapshots:
         """Return whether a table is one of signals."""
         return self._capture.is_signal_table(name)
 
-    def signalled(self, form: TableForm, row: Row) -> Iterator[tuple[TableForm, Event] | Progress]:
+    def signalled(self, form: TableForm, row: TableRow) -> Iterator[tuple[TableForm, Event] | Progress]:
         """Take a row of the table of signals; yield the rows of a snapshot that come out before it, and progress."""
         values = [None if each is None else str(each) for each in row.values.all_raw()[:3]]
         if len(values) < 3 or values[0] is None or values[1] is None:

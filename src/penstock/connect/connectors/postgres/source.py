@@ -58,7 +58,7 @@ from penstock.connect.connectors.postgres.position import (
 )
 from penstock.connect.connectors.postgres.postgres_settings import CONFIG, POSTGRES_MODEL, parse_settings, snapshot_mode
 from penstock.connect.connectors.postgres.server import LOST_HINT, Server, SlotSnapshot, lsn_text, with_ends
-from penstock.connect.connectors.postgres.tables import Event, Row, TableFacts, TableForm
+from penstock.connect.connectors.postgres.tables import Event, TableFacts, TableForm, TableRow
 from penstock.connect.data import DataError, RetriableError, SettingError, SourceRecord, Struct
 from penstock.connect.data.stored_offsets import NotedOffset
 from penstock.errors import ConnectError
@@ -564,7 +564,7 @@ class PostgresChangesTask(SourceTask):
     def _rows(self, exported: SlotSnapshot) -> Iterator[list[SourceRecord]]:
         tables = self._capture.snapshot_order(self._server.tables())
         waiting: list[SourceRecord] = []
-        last: tuple[TableForm, Row, str] | None = None
+        last: tuple[TableForm, TableRow, str] | None = None
         most = self._parsed["max.batch.size"]
         with self._server.snapshot(exported.name) as xid:
             now_us = time.time_ns() // 1000
@@ -607,7 +607,7 @@ class PostgresChangesTask(SourceTask):
         relation, facts = table
         return TableForm(self._tables, relation, self._capture.keyed(*name, facts), is_snapshot=True)
 
-    def _read(self, form: TableForm, row: Row, place: str) -> list[SourceRecord]:
+    def _read(self, form: TableForm, row: TableRow, place: str) -> list[SourceRecord]:
         (event,) = form.changed("r", None, row)
         return form.records(event, self._source(snapshot=place))
 

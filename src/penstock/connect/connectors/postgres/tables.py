@@ -35,7 +35,7 @@ __all__ = [
     "CaptureSettings",
     "ColumnFacts",
     "Event",
-    "Row",
+    "TableRow",
     "TableFacts",
     "TableForm",
     "adjusted_field",
@@ -230,7 +230,7 @@ class CaptureSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """A row, and its key; None: the table has none."""
 
     values: Struct
@@ -346,7 +346,7 @@ class TableForm:
             return None
         return "serial" if (facts.default or "").startswith("nextval(") else "plain"
 
-    def row(self, cells: Sequence[Cell], *, partial: bool = False) -> Row:
+    def row(self, cells: Sequence[Cell], *, partial: bool = False) -> TableRow:
         """The row of cells, with its key; of a partial one only the key's columns count, and others are null or zero.
 
         Raises:
@@ -357,7 +357,7 @@ class TableForm:
         if self._key is not None:
             parts = [self._value(name, form, cells[at], partial=partial) for name, at, form in self._key_forms]
             key = Struct.of_checked(self._key, parts)
-        return Row(Struct.of_checked(self._row, values), key)
+        return TableRow(Struct.of_checked(self._row, values), key)
 
     def _value(self, name: str, form: ColumnForm, cell: Cell, *, partial: bool) -> Any:
         try:
@@ -374,7 +374,7 @@ class TableForm:
             hint="decimal.handling.mode=string or double takes decimals that are infinite or no number.",
         )
 
-    def changed(self, op: str, before: Row | None, after: Row | None) -> list[Event]:
+    def changed(self, op: str, before: TableRow | None, after: TableRow | None) -> list[Event]:
         """Return the events of a change: an update of a key is a deletion and an insert."""
         if op == "u" and before is not None and after is not None and before.key is not None:
             old, new = before.key, after.key
