@@ -83,6 +83,8 @@ def doctor(
 
     if (target or trial) and bootstrap is None:
         raise ConfigError("an application is examined over brokers, and none are given", hint="Name them with -b.")
+    if bootstrap is None and (config or config_file is not None or command_config is not None):
+        raise ConfigError("settings are of brokers and applications, and none are given", hint="Name brokers with -b.")
     settings = {**read_command_config(command_config), **read_config(config, config_file)}
     findings = examine(state_dir)
     if all(f.ok for f in findings if f.name in ("Java", "pyspark")):

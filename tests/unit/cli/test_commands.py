@@ -278,6 +278,12 @@ def test_doctor_names_the_application_whose_file_is_missing_and_not_the_broker(r
     assert finding["name"] == f"application {missing}"
 
 
+def test_doctor_refuses_settings_of_no_broker(run):
+    code, _, err = run("doctor", "-c", "state.dir=x")
+    assert code == 1
+    assert "Name brokers with -b." in err
+
+
 def test_doctor_names_a_setting_that_there_is_not_and_not_the_broker(run):
     code, out, _ = run("doctor", "-b", "127.0.0.1:1", "-c", "nosuch.setting=1", "--json")
     assert code == 1
@@ -376,6 +382,20 @@ def test_whose_stores_a_query_reads(words, named, target, rest):
     from penstock.cli.application.query import QueryOptions
 
     assert QueryOptions(**named).split(words, most=2) == (target, rest)
+
+
+@pytest.mark.parametrize(
+    ("words", "owner"),
+    [
+        (["stores", "shop", "-b", "sqlite:///shop.db", "-c", "state.dir=x"], "an application of the log"),
+        (["stores", "--checkpoint", "here", "-c", "state.dir=x"], "a checkpoint"),
+        (["stores", "--url", "http://127.0.0.1:1", "--config-file", "app.toml"], "a query server"),
+    ],
+)
+def test_query_refuses_settings_that_would_change_nothing(run, words, owner):
+    code, _, err = run("query", *words)
+    assert code != 0
+    assert f"has settings for a topology, and {owner} has its own" in " ".join(err.split())
 
 
 @pytest.mark.parametrize("words", [["app.py:topology"], ["app.py:topology", "counts", "k", "more"]])

@@ -71,6 +71,19 @@ class StateOptions:
             return None
         return lambda: open_log_at(self.bootstrap, settings=read_command_config(self.command_config))
 
+    def _refuse_config(self, named: str) -> None:
+        """Refuse settings of an application that is not made here from its topology, where they would change nothing.
+
+        Raises:
+            ConfigError: There are some.
+        """
+        option = "-c" if self.config else "--config-file"
+        if self.config or self.config_file is not None:
+            raise ConfigError(
+                f"{option} has settings for a topology, and {named} has its own",
+                hint="Leave them out, or name MODULE:TOPOLOGY; settings of the log go to --command-config.",
+            )
+
     def service(self, target: str) -> QueryService:
         """Open the state in this process."""
         from penstock.query.http.service import QueryService
@@ -81,6 +94,7 @@ class StateOptions:
                 hint="Name MODULE:TOPOLOGY first, or give --checkpoint LOCATION, or --url of a query server.",
             )
         if not target:
+            self._refuse_config("a checkpoint")
             from penstock.engines.committed.opening import state_of_checkpoint
 
             return QueryService(state_of_checkpoint(self.checkpoint, open_log=self._log()))
@@ -107,6 +121,7 @@ class QueryOptions(StateOptions):
         from penstock.query.http.client import LocalClient, RemoteClient
 
         if self.url:
+            self._refuse_config("a query server")
             return RemoteClient(self.url)
         with waiting("opening the state"):
             if target and not is_module(target):
@@ -128,6 +143,7 @@ class QueryOptions(StateOptions):
         from penstock.query.http.client import LocalClient, RemoteClient
         from penstock.query.instances import Instances
 
+        self._refuse_config("an application of the log")
         open_log = self._log()
         by_name = "An application is found by its application.id in the log that --bootstrap-servers names"
         if open_log is None:
