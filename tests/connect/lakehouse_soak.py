@@ -26,10 +26,10 @@ COMMAND = [sys.executable, "-c", "from penstock.cli.main import main; main()", "
 KEYS = 50
 
 
-def killed(kind, folder, kills, seed, mode="insert"):
-    """Kill the sink so many times while records come, let the last one end, and compare; returns what happened."""
+def killed(lake, folder, kills, seed, mode="insert"):
+    """Kill the sink of a lakehouse so many times while records come, let the last one end, compare; returns what happened."""
     choice, url = random.Random(seed), f"sqlite:///{folder}/log.db"
-    table = Lakehouse(kind, folder) / "hits"
+    table = lake / "hits"
     config = {
         "name": "hits", "connector.class": table.lake.connector.java_class, "topics": "hits",
         "value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": "false",
@@ -114,7 +114,9 @@ def main():
     for kind in given.kind or KINDS:
         for mode in given.mode or ["insert", "upsert"]:
             with tempfile.TemporaryDirectory() as folder:
-                results[f"{kind} {mode}"] = killed(kind, Path(folder), given.kills, given.seed, mode)
+                results[f"{kind} {mode}"] = killed(
+                    Lakehouse(kind, Path(folder)), Path(folder), given.kills, given.seed, mode
+                )
             print(json.dumps(results, indent=1), flush=True)
             if given.json:
                 given.json.write_text(json.dumps(results, indent=1) + "\n")

@@ -42,6 +42,11 @@ class Lakehouse:
     def options(self):
         return {"type": "sql", "uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": f"file://{self.folder}/files"}
 
+    @property
+    def secrets(self):
+        """Settings of connectors that are no options of the catalog."""
+        return {}
+
     def catalog(self):
         return load_catalog("default", **self.options)
 
@@ -58,7 +63,7 @@ class LakehouseTable:
         if self.lake.kind == "delta":
             return {"table.uri": f"{self.lake.folder}/{self.name}"}
         options = ",".join(f"{name}:{value}" for name, value in self.lake.options.items())
-        return {"table": f"lake.{self.name}", "catalog.options": options}
+        return {"table": f"lake.{self.name}", "catalog.options": options, **self.lake.secrets}
 
     @property
     def exists(self):

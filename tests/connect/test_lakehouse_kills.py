@@ -3,16 +3,16 @@
 import pytest
 
 from lakehouse_soak import killed
-from lakehouses import KINDS
+from lakehouses import KINDS, Lakehouse
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sink_that_is_killed_three_times_writes_each_record_once(kind, tmp_path):
-    killed(kind, tmp_path, 3, seed=1)
+    killed(Lakehouse(kind, tmp_path), tmp_path, 3, seed=1)
 
 
 @pytest.mark.whole
 @pytest.mark.parametrize("mode", ["insert", "upsert"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sink_that_is_killed_fifty_times_writes_each_record_once(kind, mode, tmp_path):
-    killed(kind, tmp_path, 50, seed=2, mode=mode)
+    killed(Lakehouse(kind, tmp_path), tmp_path, 50, seed=2, mode=mode)

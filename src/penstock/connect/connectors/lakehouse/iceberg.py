@@ -484,7 +484,8 @@ class IcebergSinkConnector(LakeSinkConnector):
     its successor has. Upserts rewrite the files that hold the keys (copy on write). Small files are compacted by a
     snapshot of the operation ``replace``, which has the offsets of the one before it.
 
-    Not tried yet: REST catalogs, and catalogs whose requests fail in the middle.
+    Tried with SQL catalogs and with a REST catalog of Iceberg's own handlers, also where its answers are lost; not with
+    Glue and Hive.
     """
 
     java_class: ClassVar[str] = "IcebergSink"
