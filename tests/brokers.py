@@ -20,8 +20,9 @@ from penstock.log.open import open_log
 from penstock.tools.broker.broker_settings import BrokerSettings, free_port
 from penstock.tools.broker.process import Broker
 
-__all__ = ["JAVA_OPTIONS", "java_options", "running_broker"]
+__all__ = ["JAVA_OPTIONS", "RUNNING", "java_options", "running_broker"]
 
+RUNNING: list[Broker] = []  # those of this process
 JAVA_OPTIONS = "KAFKA_JVM_PERFORMANCE_OPTS"
 # Brokers of tests live for seconds: Java's optimizing compiler would cost most of their time.
 _SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -93,4 +94,8 @@ def running_broker(
         more=dict(more or {}), **secured  # type: ignore[arg-type]
     )  # fmt: skip
     with Broker(settings) as running:
-        yield running
+        RUNNING.append(running)
+        try:
+            yield running
+        finally:
+            RUNNING.remove(running)

@@ -13,10 +13,11 @@ from typing import Any
 from zlib import crc32
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from hypothesis import HealthCheck, settings
 
-from brokers import JAVA_OPTIONS, java_options, running_broker
+from brokers import JAVA_OPTIONS, RUNNING, java_options, running_broker
 from penstock.base import log_lines
 from penstock.tools.broker.process import Broker
 from swallowed_errors import SwallowedErrors
@@ -46,7 +47,6 @@ OF_THEIR_OWN_PROCESSES = frozenset({
 WAITING = frozenset({"browser", "connect", "docs", "packaging", "soak"})
 ONE_BY_ONE = frozenset({"docs", "property", "simulation"})
 TOPICS_BEFORE = pytest.StashKey[dict[str, set[str]]]()
-SHARED_BROKERS = pytest.StashKey[list[Broker]]()
 PIECES = 16  # of a file of recorded cases
 FLICKERING = 2  # tests of a run with --reruns that may fail at first: more of them are no chance
 
@@ -127,15 +127,11 @@ def _a_second_try_finds_no_topics_of_the_first(request: pytest.FixtureRequest) -
 
     It would fail at them, however well the tested code does. Tests that ask for the broker while they run count as well.
     """
-    if not request.config.getoption("reruns", None):
+    uses_brokers = request.node.get_closest_marker("spark") or "servers" in request.fixturenames
+    if not uses_brokers or not request.config.getoption("reruns", None):
         return
-    shared = request.session.stash.get(SHARED_BROKERS, ()) if request.node.get_closest_marker("spark") else ()
-    brokers = [broker.settings.bootstrap_servers for broker in shared]
-    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
-    if "servers" in request.fixturenames and "servers" not in parameters:
-        brokers.append(request.getfixturevalue("servers"))
+    now = {servers: _topics_of(servers) for servers in (each.settings.bootstrap_servers for each in RUNNING)}
     before = request.node.stash.get(TOPICS_BEFORE, None)
-    now = {servers: _topics_of(servers) for servers in brokers}
     if before is None:
         request.node.stash[TOPICS_BEFORE] = now
         return
@@ -146,7 +142,12 @@ def _a_second_try_finds_no_topics_of_the_first(request: pytest.FixtureRequest) -
 
 
 def _topics_of(servers: str) -> set[str]:
-    return {each for each in _admin_of(servers).list_topics(timeout=60).topics if not each.startswith("__")}
+    """The topics of a broker, but Kafka's own; none if it is down for a test."""
+    try:
+        topics = _admin_of(servers).list_topics(timeout=10).topics
+    except KafkaException:
+        return set()
+    return {each for each in topics if not each.startswith("__")}
 
 
 @cache
@@ -244,10 +245,9 @@ def _columns_for_small_batches() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """The plain broker of this process, for tests that need not stop it; topics and groups want names of their own."""
     with running_broker(tmp_path_factory.mktemp("kafka")) as running:
-        request.session.stash.setdefault(SHARED_BROKERS, []).append(running)
         yield running
 
 

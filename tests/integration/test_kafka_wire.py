@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
@@ -79,6 +80,9 @@ def seen_by_librdkafka(broker: Broker, topic: str, isolation: str = "read_commit
             "enable.partition.eof": True,
         }
     )
+    with closing(Cluster(ClientSettings.of(broker.settings.bootstrap_servers).kafka_python())) as cluster:
+        # A transaction may have ended before all its partitions show it.
+        eventually(lambda: not list_transactions(cluster, "PrepareCommit", "PrepareAbort"), PATIENCE_S)
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[tuple] = []
     while True:
