@@ -13,7 +13,6 @@ FILES = {
 }
 FLUENT = {
     "groups.grouped",
-    "groups.grouped_table",
     "joins.table_verbs",
     "joins.verbs",
     "processing.async_verbs",
