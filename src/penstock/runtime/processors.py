@@ -76,13 +76,16 @@ class NodeContext:
 
     @property
     def application_id(self) -> str:
+        """The setting ``application.id``."""
         return str(self._task.config["application.id"])
 
     @property
     def task_id(self) -> str:
+        """The id of the task, ``<sub-topology>_<partition>``."""
         return self._task.task_id
 
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
+        """Send a record to all children, or to the child of that name."""
         if child is not None and child not in self._children:
             raise TopologyError(
                 f"{self._node.name} has no child named {child!r}",
@@ -99,6 +102,7 @@ class NodeContext:
         self._operator.forward(child, record)
 
     def get_state_store(self, name: str) -> Any:
+        """Return a store that is connected to this processor, or a global store."""
         spec = self._task.topology.stores.get(name)
         if spec is None or (name not in self._stores and not self._operator.is_global(name)):
             hint = f"Name it in process(..., stores=[{name!r}]), or use connect_processor_and_state_stores()."
@@ -151,12 +155,15 @@ class NodeContext:
         return schedule
 
     def current_stream_time_ms(self) -> int:
+        """Return the largest timestamp that the task has processed; -1 before the first record."""
         return int(self._task.input_stream_times[self.position])
 
     def current_system_time_ms(self) -> int:
+        """Return the wall-clock time."""
         return self._task.wall_clock_ms
 
     def record_metadata(self) -> RecordMetadata | None:
+        """Return the origin of the current record; in a punctuation its topic is None, the numbers are -1."""
         source = self._task.input.record(self.source) if isinstance(self.source, int) else self.source
         return None if source is None else RecordMetadata(source.topic, source.partition, source.offset)
 
