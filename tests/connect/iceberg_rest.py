@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pyiceberg.catalog import load_catalog
 
+from java_sources import compiled
 from lakehouses import Lakehouse
 from penstock.base.jars import fetch_jars, java_command
 from penstock.tools.broker.broker_settings import free_port
@@ -31,11 +32,7 @@ class RestCatalog:
         self.folder, self.port, self.token = Path(folder), free_port(), token
         (self.folder / "files").mkdir(parents=True)
         jars = fetch_jars(f"packages/iceberg-rest-{VERSION}", JARS, check=check_noted)
-        self._path = f"{self.folder}:{jars}/*"
-        beside = Path(java_command()).with_name("javac")
-        javac = str(beside) if beside.exists() else "javac"
-        command = [javac, "-nowarn", "-cp", self._path, "-d", str(self.folder), str(SOURCE)]
-        subprocess.run(command, check=True, timeout=PATIENCE_S, capture_output=True)
+        self._path = compiled(SOURCE, self.folder, jars)
         self.start()
 
     @property

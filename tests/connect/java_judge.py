@@ -7,6 +7,7 @@ import subprocess
 import threading
 from pathlib import Path
 
+from java_sources import compiled
 from penstock.base.jars import java_command
 from penstock.tools.broker.java_worker import worker_jars
 
@@ -28,13 +29,9 @@ class JavaJudge:
     def __init__(self, folder):
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        path = f"{folder}:{worker_jars()}/*"
-        java = Path(java_command())
-        beside = java.with_name("javac")
-        javac = str(beside) if beside.exists() else "javac"
-        subprocess.run([javac, "-nowarn", "-cp", path, "-d", str(folder), str(SOURCE)], check=True, timeout=PATIENCE_S)
+        path = compiled(SOURCE, folder, worker_jars())
         quiet = ["-Dlog4j2.level=OFF", "-Dlog4j2.StatusLogger.level=OFF", "-Xmx384m"]
-        command = [str(java), *quiet, "-cp", path, "ConnectJudge"]
+        command = [java_command(), *quiet, "-cp", path, "ConnectJudge"]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

@@ -4,7 +4,6 @@
 """
 
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from java_sources import compiled, compiler
 from penstock.base.jars import fetch_jars, java_command
 from penstock.tools.broker.broker_settings import free_port
 
@@ -46,13 +46,7 @@ class SearchNode:
         self.folder, self.port = Path(folder), free_port()
         (self.folder / "home" / "config").mkdir(parents=True)
         jars = fetch_jars(f"opensearch-{VERSION}", JARS)
-        self._path = f"{self.folder}:{jars}/*"
-        beside = Path(java_command()).with_name("javac")
-        javac = str(beside) if beside.exists() else "javac"
-        subprocess.run(
-            [javac, "-nowarn", "-cp", self._path, "-d", str(self.folder), str(SOURCE)],
-            check=True, timeout=PATIENCE_S, capture_output=True,
-        )  # fmt: skip
+        self._path = compiled(SOURCE, self.folder, jars)
         self.process = None
         self.start()
 
@@ -112,8 +106,7 @@ class SearchNode:
 
 def missing_node():
     """Why no node can be started here; None: it can."""
-    java = Path(java_command())
-    if shutil.which("javac") is None and not java.with_name("javac").exists():
+    if compiler() is None:
         return "there is no javac: a JDK compiles what starts OpenSearch"
     return None
 

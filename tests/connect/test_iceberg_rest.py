@@ -3,11 +3,15 @@
 import pytest
 
 from iceberg_rest import RestCatalog, RestLakehouse
+from java_sources import compiler
 from lakehouse_soak import killed
 from penstock.connect.testing import ConnectTestDriver, Step
 from penstock.errors import ConnectError
 
-pytestmark = pytest.mark.whole  # a JVM, and what PyIceberg does over any other catalog
+pytestmark = [
+    pytest.mark.whole,  # a JVM, and what PyIceberg does over any other catalog
+    pytest.mark.skipif(compiler() is None, reason="there is no JDK (javac) to compile the catalog with"),
+]
 TOKEN = "hush-hush"
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from java_sources import compiled
 from penstock.base.jars import KAFKA_VERSION, fetch_jars, java_command
 
 SOURCE = Path(__file__).parent / "java" / "StreamsProgram.java"
@@ -15,19 +15,9 @@ COORDINATES = (("org.apache.kafka", "kafka-streams", KAFKA_VERSION), ("org.slf4j
 PATIENCE_S = 180
 
 
-def compiler() -> str | None:
-    """``javac`` beside the ``java`` that is used, or on the PATH."""
-    beside = Path(java_command()).with_name("javac")
-    return str(beside) if beside.exists() else shutil.which("javac")
-
-
 def compile_program(classes: Path) -> str:
     """Compiles into that folder and gives the class path."""
-    javac = compiler()
-    assert javac is not None
-    path = f"{classes}:{fetch_jars(f'kafka-streams-{KAFKA_VERSION}', COORDINATES)}/*"
-    subprocess.run([javac, "-cp", path, "-d", str(classes), str(SOURCE)], check=True, timeout=PATIENCE_S)
-    return path
+    return compiled(SOURCE, classes, fetch_jars(f"kafka-streams-{KAFKA_VERSION}", COORDINATES))
 
 
 class JavaProgram:

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from java_sources import compiler
 from penstock import (
     Consumed,
     Grouped,
@@ -25,7 +26,7 @@ from penstock import (
 )
 from penstock.log.partitioner import partition_for
 
-from .java_program import JavaProgram, compile_program, compiler
+from .java_program import JavaProgram, compile_program
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no JDK (javac) to compile the Java program with")
 

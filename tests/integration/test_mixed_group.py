@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from eventually import eventually
+from java_sources import compiler
 from penstock.tools.broker.process import Broker
 
-from .java_program import compile_program, compiler
+from .java_program import compile_program
 from .mixed_group import Feeder, MixedGroup
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "move_from_java" / "move.py"

@@ -12,10 +12,10 @@ import pyspark
 import pytest
 
 from eventually import eventually
+from java_sources import compiler
 from penstock.tools.broker.process import Broker
 
 from .conftest import Bench, long
-from .java_program import compiler
 from .yarn_cluster import PATIENCE_S, YarnCluster
 
 pytestmark = pytest.mark.whole

@@ -476,7 +476,7 @@ class _MapValues(_Base):
 
         def step(row: Row) -> Row | None:
             value = called(row)
-            return None if value is _FAILED else Row(row.timestamp, row.key, value, row.headers, row.old, row.origin)
+            return None if value is _FAILED else row.with_pair(row.key, value)
 
         return step
 
@@ -497,7 +497,7 @@ class _SelectKey(_Base):
 
         def step(row: Row) -> Row | None:
             key = called(row)
-            return None if key is _FAILED else Row(row.timestamp, key, row.value, row.headers, row.old, row.origin)
+            return None if key is _FAILED else row.with_pair(key, row.value)
 
         return step
 
@@ -602,10 +602,7 @@ class _MapPairs(_Unpacking):
 
         def step(row: Row) -> Row | None:
             pair = pair_for(row)
-            if pair is _FAILED:
-                return None
-            key, value = pair
-            return Row(row.timestamp, key, value, row.headers, row.old, row.origin)
+            return None if pair is _FAILED else row.with_pair(*pair)
 
         return step
 
@@ -668,7 +665,7 @@ class _FlatMapValues(_Unpacking):
             values = values_for(row)
             if values is _FAILED:
                 return None
-            return [Row(row.timestamp, row.key, value, row.headers, row.old, row.origin) for value in values]
+            return [row.with_pair(row.key, value) for value in values]
 
         return step
 
@@ -701,7 +698,7 @@ class _FlatMap(_Unpacking):
             pairs = pairs_for(row)
             if pairs is _FAILED:
                 return None
-            return [Row(row.timestamp, key, value, row.headers, row.old, row.origin) for key, value in pairs]
+            return [row.with_pair(key, value) for key, value in pairs]
 
         return step
 

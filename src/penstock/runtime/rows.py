@@ -445,6 +445,10 @@ class Row:
         self.origin = origin
         self.batch: Rows | None = None
 
+    def with_pair(self, key: Any, value: Any) -> Row:
+        """Return the row with another key and value."""
+        return Row(self.timestamp, key, value, self.headers, self.old, self.origin)
+
     def rows(self, step: int) -> Rows:
         """Return the batch of this row, or a new one, whose place is the step at which the row was passed on."""
         return self.batch or Rows(

@@ -6,6 +6,7 @@ import copy
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
@@ -248,13 +249,19 @@ def encode_rows(serde: Serde[Any], column: Column) -> list[bytes | None]:
 def encode_only(serde: Serde[Any], column: Column) -> bytes | None:
     """Return the bytes of the only row of a column as ``serde.encode`` does."""
     if type(column) is Column and getattr(type(serde), "encode_few", None) is _ENCODE_FEW and serde.few_by_row:  # type: ignore[attr-defined]
-        try:
-            data = serde.serialize(column.items()[0])
-        except SerializationError:
-            data = ...  # type: ignore[assignment] # the error names the row, below
-        if data is None or type(data) is bytes:
-            return data
+        return _encode_plain(serde, column.items()[0])
     return encode_rows(serde, column)[0]
+
+
+def _encode_plain(serde: Serde[Any], value: Any) -> bytes | None:
+    """Return the bytes of one value, whose serde encodes few values row by row."""
+    try:
+        data = serde.serialize(value)
+    except SerializationError:
+        data = ...  # type: ignore[assignment] # the error names the row, below
+    if data is None or type(data) is bytes:
+        return data
+    return encode_rows(serde, Column.of_items([value]))[0]
 
 
 def encode_one(serde: Serde[Any], value: Any) -> bytes | None:
@@ -267,18 +274,7 @@ def row_encoder(serde: Serde[Any]) -> Callable[[Any], bytes | None]:
     """Return the function from one value to the bytes that ``serde.encode`` makes of it."""
     if not (isinstance(serde, BaseSerde) and serde.few_by_row):
         return lambda value: encode_only(serde, Column.of_items([value]))
-    serialize = serde.serialize
-
-    def encode(value: Any) -> bytes | None:
-        try:
-            data = serialize(value)
-        except SerializationError:
-            data = ...  # type: ignore[assignment] # the error names the row, below
-        if data is None or type(data) is bytes:
-            return data
-        return encode_rows(serde, Column.of_items([value]))[0]
-
-    return encode
+    return partial(_encode_plain, serde)
 
 
 def row_decoder(serde: Serde[Any]) -> Callable[[bytes | None], Any]:

@@ -96,16 +96,19 @@ _CALENDAR = Refused(
     unless=("proleptic_gregorian",),
 )
 _RECONNECTS = "a database that cannot be reached is tried again without a limit."
-_DIALECT = "the dialect is that of connection.url."
+_JDBC_REFUSED = {"jdbc.credentials.provider.": _CREDENTIALS, "date.calendar.system": _CALENDAR}
+_JDBC_IDLE = {
+    "connection.attempts": _RECONNECTS,
+    "connection.backoff.ms": _RECONNECTS,
+    "dialect.name": "the dialect is that of connection.url.",
+}
 _BUFFER = "rows are read when they are asked for, batch.max.rows at a time."
 
 SQL_SOURCE_MODEL = Model(
     "Confluent's JDBC source",
-    refused={"jdbc.credentials.provider.": _CREDENTIALS, "date.calendar.system": _CALENDAR},
+    refused=_JDBC_REFUSED,
     idle={
-        "connection.attempts": _RECONNECTS,
-        "connection.backoff.ms": _RECONNECTS,
-        "dialect.name": _DIALECT,
+        **_JDBC_IDLE,
         "max.buffer.size": _BUFFER,
         "poll.linger.ms": _BUFFER,
         "table.monitoring.startup.polling.limit.ms": "tables are listed when the tasks are made.",
@@ -114,11 +117,9 @@ SQL_SOURCE_MODEL = Model(
 )
 SQL_SINK_MODEL = Model(
     "Confluent's JDBC sink",
-    refused={"jdbc.credentials.provider.": _CREDENTIALS, "date.calendar.system": _CALENDAR},
+    refused=_JDBC_REFUSED,
     idle={
-        "connection.attempts": _RECONNECTS,
-        "connection.backoff.ms": _RECONNECTS,
-        "dialect.name": _DIALECT,
+        **_JDBC_IDLE,
         "mssql.use.merge.holdlock": "rows of SQL Server are updated or inserted without MERGE.",
     },
 )
