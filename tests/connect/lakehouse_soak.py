@@ -1,9 +1,12 @@
 """A sink to a lakehouse that is killed again and again while records come: each record is a row once.
 
 python tests/connect/lakehouse_soak.py --kills 50 --json bench/results/lakehouse-kills.json
+
+The results of other runs in the file are kept: kinds and modes can be run by themselves, also at the same time.
 """
 
 import argparse
+import fcntl
 import json
 import random
 import subprocess
@@ -23,7 +26,8 @@ from penstock.log.open import open_log  # noqa: E402
 __all__ = ["killed"]
 
 COMMAND = [sys.executable, "-c", "from penstock.cli.main import main; main()", "connect", "run"]
-KEYS = 50
+KEYS, MODES = 50, ("insert", "upsert")
+AT_ONCE = 4  # records every 20 ms: what has come meanwhile should not be most of the work after a start
 
 
 def killed(lake, folder, kills, seed, mode="insert"):
@@ -47,7 +51,7 @@ def killed(lake, folder, kills, seed, mode="insert"):
         def produce():
             with Producer(log) as producer:
                 while not stopped.wait(0.02):
-                    for _ in range(20):
+                    for _ in range(AT_ONCE):
                         n = count[0]
                         value = json.dumps({"n": n, "key": n % KEYS})
                         producer.send("hits", value.encode(), partition=n % KEYS % 3)
@@ -102,24 +106,32 @@ def commits(table):
     return {"commits": len(operations), "compactions": operations.count("replace")}
 
 
+def keep(path, name, result):
+    """Put a result into a file of results, which other processes may write too."""
+    with path.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        results = json.loads(file.read() or "{}") | {name: result}
+        file.truncate(0)
+        file.write(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--kind", choices=KINDS, action="append")
-    parser.add_argument("--mode", choices=("insert", "upsert"), action="append")
+    parser.add_argument("--mode", choices=MODES, action="append")
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    results = {"command": f"python {' '.join(sys.argv)}"}
     for kind in given.kind or KINDS:
-        for mode in given.mode or ["insert", "upsert"]:
+        for mode in given.mode or MODES:
             with tempfile.TemporaryDirectory() as folder:
-                results[f"{kind} {mode}"] = killed(
-                    Lakehouse(kind, Path(folder)), Path(folder), given.kills, given.seed, mode
-                )
-            print(json.dumps(results, indent=1), flush=True)
+                result = killed(Lakehouse(kind, Path(folder)), Path(folder), given.kills, given.seed, mode)
+            result = {"command": f"python {' '.join(sys.argv)}", "at": time.strftime("%FT%TZ", time.gmtime()), **result}
+            print(json.dumps({f"{kind} {mode}": result}, indent=1), flush=True)
             if given.json:
-                given.json.write_text(json.dumps(results, indent=1) + "\n")
+                keep(given.json, f"{kind} {mode}", result)
 
 
 if __name__ == "__main__":

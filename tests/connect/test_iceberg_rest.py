@@ -5,6 +5,7 @@ import pytest
 from iceberg_rest import RestCatalog, RestLakehouse
 from java_sources import compiler
 from lakehouse_soak import killed
+from penstock.connect.data import RetriableError
 from penstock.connect.testing import ConnectTestDriver, Step
 from penstock.errors import ConnectError
 
@@ -85,7 +86,7 @@ def test_a_wrong_token_fails_the_task_and_is_not_shown(lake):
     assert "hush" not in f"{caught.value}{caught.value.__cause__}"
 
 
-def test_a_table_is_a_source(lake):
+def test_a_table_is_a_source_also_where_the_catalog_is_away(lake, server):
     table = lake / "read"
     driver = sink(table)
     driver.produce("hits", *({"n": n} for n in range(5)))
@@ -95,6 +96,17 @@ def test_a_table_is_a_source(lake):
     for _ in range(8):
         source.poll()
     assert sorted(record.value["n"] for record in source.read("rows")) == list(range(5))
+    driver.produce("hits", {"n": 5})
+    driver.put_all()
+    server.stop()
+    try:
+        with pytest.raises(RetriableError, match="cannot be reached"):
+            source.poll()
+    finally:
+        server.start()
+    for _ in range(3):
+        source.poll()
+    assert [record.value["n"] for record in source.read("rows")][5:] == [5]
 
 
 @pytest.mark.parametrize("mode", ["insert", "upsert"])

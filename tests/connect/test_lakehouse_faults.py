@@ -1,5 +1,6 @@
-"""Sinks to lakehouses over an S3 server whose requests fail before and after they are carried out: each record is a row once."""
+"""Lakehouses over an S3 server whose requests fail before and after they are carried out: each record is a row once, and back."""
 
+import contextlib
 import itertools
 
 import pytest
@@ -7,7 +8,14 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 from http_servers import serving
-from penstock.connect.connectors.lakehouse import DeltaSinkConnector, IcebergSinkConnector
+from lakehouses import KINDS
+from penstock.connect.connectors.lakehouse import (
+    DeltaSinkConnector,
+    DeltaSourceConnector,
+    IcebergSinkConnector,
+    IcebergSourceConnector,
+)
+from penstock.connect.data import RetriableError
 from penstock.connect.testing import ConnectTestDriver, Step
 from penstock.errors import ConnectError
 from test_object_faults import Faults
@@ -15,6 +23,10 @@ from test_object_sink import bucket
 
 __all__ = ["bucket"]
 NUMBERS = itertools.count()
+SINK = {"topics": "hits", "name": "lake", "flush.interval.ms": "0"}
+SOURCE = {
+    "topic": "rows", "name": "back", "read.mode": "changes", "key.fields": "id", "poll.interval.ms": "1", "batch.max.rows": "1",
+}  # fmt: skip
 
 
 class Table:
@@ -23,11 +35,16 @@ class Table:
     def __init__(self):
         self.uri = f"s3://lake/delta-{next(NUMBERS)}"
 
-    def sink(self, server, **more):
-        """A sink that reaches the bucket through a server with faults."""
+    def place(self, server):
+        """The settings of connectors that reach the bucket through a server with faults."""
         options = ",".join(f"{n}:{v}" for n, v in options_of(f"http://127.0.0.1:{server.server_port}").items())
-        config = {"topics": "hits", "name": "lake", "flush.interval.ms": "0", "table.uri": self.uri}
-        return ConnectTestDriver(DeltaSinkConnector, {**config, "storage.options": options, **more})
+        return {"table.uri": self.uri, "storage.options": options}
+
+    def sink(self, server, **more):
+        return ConnectTestDriver(DeltaSinkConnector, {**SINK, **self.place(server), **more})
+
+    def source(self, server):
+        return ConnectTestDriver(DeltaSourceConnector, {**SOURCE, **self.place(server)})
 
     def rows(self, endpoint):
         found = DeltaTable(self.uri, storage_options=options_of(endpoint)).to_pyarrow_table().to_pylist()
@@ -46,11 +63,15 @@ class IcebergTable:
             "s3.endpoint": endpoint, "s3.region": "us-east-1",
         }  # fmt: skip
 
-    def sink(self, server, **more):
+    def place(self, server):
         options = self.options(f"http://127.0.0.1:{server.server_port}")
-        written = ",".join(f"{name}:{value}" for name, value in options.items())
-        config = {"topics": "hits", "name": "lake", "flush.interval.ms": "0", "table": "lake.t"}
-        return ConnectTestDriver(IcebergSinkConnector, {**config, "catalog.options": written, **more})
+        return {"table": "lake.t", "catalog.options": ",".join(f"{name}:{value}" for name, value in options.items())}
+
+    def sink(self, server, **more):
+        return ConnectTestDriver(IcebergSinkConnector, {**SINK, **self.place(server), **more})
+
+    def source(self, server):
+        return ConnectTestDriver(IcebergSourceConnector, {**SOURCE, **self.place(server)})
 
     def rows(self, endpoint):
         table = load_catalog("default", **self.options(endpoint)).load_table("lake.t")
@@ -85,6 +106,34 @@ def test_each_record_is_a_row_once_whatever_happens_to_requests(bucket, fault, m
     if mode == "upsert":
         expected = [{"id": str(number % 3), "n": number} for number in range(2, 5)]
     assert table.rows(bucket) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        pytest.param(kind, fault, marks=[] if (kind, fault) == ("delta", "reset before") else pytest.mark.whole)
+        for kind in KINDS
+        for fault in ("500 before", "503 before", "reset before", "cut")
+    ],
+)
+def test_each_change_of_a_row_is_a_record_once_whatever_happens_to_requests(bucket, fault, kind, tmp_path):
+    table = Table() if kind == "delta" else IcebergTable(tmp_path)
+    changes = [("0", {"n": 0}), ("1", {"n": 1}), ("2", {"n": 2}), ("0", {"n": 3}), ("1", None)]
+    with serving(Faults(bucket, [])) as server:
+        sink = table.sink(server, **{"insert.mode": "upsert", "pk.fields": "id"})
+        source = table.source(server)
+        for key, value in changes:
+            sink.produce("hits", value, key=key)
+            sink.put_all()
+            for number in range(3):
+                server.read_faults += [None] * 2 * number + [fault] * 4
+                with contextlib.suppress(RetriableError):  # the worker polls again
+                    source.poll(crash=Step.WRITTEN if number == 2 else None)
+            server.read_faults.clear()
+            for _ in range(3):
+                source.poll()
+        found = [(record.key, record.value and record.value["n"]) for record in source.read("rows")]
+    assert found == [(key, value and value["n"]) for key, value in changes]
 
 
 def test_a_request_that_is_forbidden_fails_the_task_and_a_restart_goes_on(bucket):

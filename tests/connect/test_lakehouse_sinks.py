@@ -438,6 +438,50 @@ def test_settings_that_do_not_go_together_are_refused(lake):
         upserts(lake / "t", pk_mode="record_value", pk_fields="")
 
 
+@pytest.mark.parametrize(
+    ("options", "partition_by", "said"),
+    [
+        ("type:rst", "", r"'rst' is not a valid CatalogType\nHint: Check catalog\.options: type \(rest, sql"),
+        ("type:sql,uri:sqlite:////no/catalog.db", "", r"cannot be reached.*\nHint: Check .* catalog\.options"),
+        ("type:sql,uri:sqlite:///{}/c.db", "", r"No default path.*\nHint: .* warehouse in catalog\.options"),
+        ("type:sql,uri:nodriver://h/db,warehouse:{}", "", r"cannot be reached.*nodriver"),
+        ("type:sql,uri:postgresql+psycopg2://h/db,warehouse:{}", "", r"psycopg2.*\nHint: .*install"),
+        (
+            "type:sql,uri:sqlite:///{}/c.db,warehouse:{}",
+            "day(n)",
+            r"day cannot transform.*\nHint: Correct partition\.by",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_catalog_is_said(tmp_path, monkeypatch, options, partition_by, said):
+    monkeypatch.setitem(sys.modules, "psycopg2", None)
+    more = {"catalog_options": options.replace("{}", str(tmp_path)), "partition_by": partition_by}
+
+    def write():
+        driver = sink(Lakehouse("iceberg", tmp_path) / "t", **more)
+        driver.produce("hits", {"n": 1})
+        driver.put()
+
+    with pytest.raises(ConnectError, match=said):
+        write()
+
+
+def test_a_table_of_delta_that_cannot_be_made_is_an_error_that_names_the_setting(tmp_path):
+    (tmp_path / "file").write_text("")
+    for uri in ("unknown://lake/t", tmp_path / "file" / "t"):
+        driver = sink(Lakehouse("delta", tmp_path) / "t", table_uri=str(uri))
+        driver.produce("hits", {"n": 1})
+        with pytest.raises(ConnectError, match=r"the table .*/t cannot be (made|used): .*\nHint: .*table\.uri"):
+            driver.put()
+
+
+def test_a_record_without_a_value_says_what_to_do_where_the_key_is_in_the_value(lake):
+    driver = upserts(lake / "t", pk_mode="record_value")
+    driver.produce("hits", None, key="a")
+    with pytest.raises(ConnectError, match=r"the record has no value, .*\nHint: Set pk\.mode=record_key"):
+        driver.put()
+
+
 def test_without_the_package_a_sentence_says_what_to_install(lake, monkeypatch):
     module, name = ("deltalake", "deltalake") if lake.kind == "delta" else ("pyiceberg.catalog", "PyIceberg")
     monkeypatch.setitem(sys.modules, module, None)

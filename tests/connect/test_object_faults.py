@@ -20,13 +20,17 @@ FOLDERS = itertools.count()
 
 
 class Faults(ThreadingHTTPServer):
-    """Passes requests on to an S3 server; of those that write, the faults in turn happen to one each."""
+    """Passes requests on to an S3 server; of those that write, the faults in turn happen to one each.
+
+    Those in `read_faults` happen to requests that read.
+    """
 
     daemon_threads = True
 
     def __init__(self, target, faults):
         super().__init__(("127.0.0.1", 0), _Fault)
         self.target, self.faults, self.methods = target.removeprefix("http://"), list(faults), []
+        self.read_faults = []
 
 
 class _Fault(BaseHTTPRequestHandler):
@@ -35,7 +39,9 @@ class _Fault(BaseHTTPRequestHandler):
     def carry(self):
         body = self.body()
         writes = self.command in ("PUT", "POST") and "_penstock" not in self.path
-        fault = self.server.faults.pop(0) if writes and self.server.faults else None
+        reads = self.command in ("GET", "HEAD")
+        faults = self.server.faults if writes else self.server.read_faults if reads else []
+        fault = faults.pop(0) if faults else None
         if writes:
             self.server.methods.append((self.command, self.path.partition("?")[2].partition("=")[0]))
         if fault in ("500 before", "503 before"):
@@ -59,6 +65,9 @@ class _Fault(BaseHTTPRequestHandler):
             self.reply(500, b"<Error><Code>InternalError</Code></Error>", {})
         elif fault == "reset after":
             self.reset()
+        elif fault == "cut" and len(data) > 1:
+            self.reply(answer.status, data, dict(answer.getheaders()), data[: len(data) // 2])
+            self.reset()
         else:
             self.reply(answer.status, data, dict(answer.getheaders()))
 
@@ -80,7 +89,7 @@ class _Fault(BaseHTTPRequestHandler):
             body += line
         return body + b"\r\n"
 
-    def reply(self, status, data, headers):
+    def reply(self, status, data, headers, sent=None):
         self.send_response(status)
         for name, value in headers.items():
             if name.lower() not in ("content-length", "transfer-encoding", "connection", "date", "server"):
@@ -89,7 +98,7 @@ class _Fault(BaseHTTPRequestHandler):
         self.send_header("Content-Length", headers.get("Content-Length", "0") if is_head else str(len(data)))
         self.end_headers()
         if not is_head:
-            self.wfile.write(data)
+            self.wfile.write(data if sent is None else sent)
 
     def reset(self):
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")

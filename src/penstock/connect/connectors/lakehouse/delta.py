@@ -109,13 +109,20 @@ class DeltaFormat(LakeFormat):
 
     def create(self, name: str, schema: pa.Schema) -> None:
         from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
 
         require_columns(self._partition_by, schema)
         with delta_errors(name):
-            DeltaTable.create(
-                name, schema, mode="ignore", partition_by=self._partition_by or None,
-                configuration=self._properties or None, storage_options=self.storage,
-            )  # fmt: skip
+            try:
+                DeltaTable.create(
+                    name, schema, mode="ignore", partition_by=self._partition_by or None,
+                    configuration=self._properties or None, storage_options=self.storage,
+                )  # fmt: skip
+            except TableNotFoundError as error:  # of a folder that cannot be made, too
+                raise ConnectError(
+                    f"the table {name} cannot be made: {first_line(error)}",
+                    hint="Correct table.uri, or make its folder.",
+                ) from error
 
 
 class _DeltaTable(LakeTable):

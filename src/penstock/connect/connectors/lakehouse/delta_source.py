@@ -63,12 +63,30 @@ class DeltaReader(LakeReader):
 
     @cached_property
     def _files(self) -> Any:
+        self._load(None)  # whether it is there
+        with delta_errors(self._uri):
+            return self._store({})
+
+    def _store(self, sizes: Mapping[str, int]) -> Any:
         from deltalake.fs import DeltaStorageHandler
         from pyarrow.fs import PyFileSystem
 
-        self._load(None)  # whether it is there
-        with delta_errors(self._uri):
-            return PyFileSystem(DeltaStorageHandler(self._uri, self._storage))
+        return PyFileSystem(DeltaStorageHandler(self._uri, self._storage, dict(sizes)))
+
+    def _open(self, path: str, size: int | None = None) -> Any:
+        """Open a file, whose size is asked for if it is not known.
+
+        The library, which asks for unknown sizes itself, would hold up all threads until the store answers.
+
+        Raises:
+            FileNotFoundError: It is gone.
+        """
+        if size is None:
+            found = self._files.get_file_info(path)
+            if not found.is_file:
+                raise FileNotFoundError(path)
+            size = found.size
+        return self._store({path: size}).open_input_file(path)
 
     def newest(self) -> int:
         return int(self._load(None).version())
@@ -80,7 +98,8 @@ class DeltaReader(LakeReader):
             raise version_is_gone(self._uri, version, error.message) from error
         actions = pa.table(table.get_add_actions()).to_pylist()
         return [
-            self._file(each["path"], each.get("partition") or {}, each.get("num_records")) for each in _sorted(actions)
+            self._file(each["path"], each.get("partition") or {}, each.get("size_bytes"), each.get("num_records"))
+            for each in _sorted(actions)
         ]
 
     def change(self, version: int, until: int | None, *, appends: bool) -> LakeChange | None:  # noqa: ARG002 - one version
@@ -101,11 +120,13 @@ class DeltaReader(LakeReader):
             raise changed_rows(self._uri, version + 1)
         return LakeChange(
             version + 1,
-            [self._file(each["path"], each["partitionValues"], _count(each)) for each in added],
-            [self._file(each["path"], each.get("partitionValues") or {}) for each in removed],
+            [self._file(each["path"], each["partitionValues"], each["size"], _count(each)) for each in added],
+            [self._file(each["path"], each.get("partitionValues") or {}, each.get("size")) for each in removed],
             []
             if appends
-            else [self._file(each["path"], each["partitionValues"], is_feed=True) for each in parts["cdc"]],
+            else [
+                self._file(each["path"], each["partitionValues"], each["size"], is_feed=True) for each in parts["cdc"]
+            ],
         )
 
     def _load(self, version: int | None) -> Any:
@@ -132,7 +153,7 @@ class DeltaReader(LakeReader):
         """Return what a version has in the table's log; None: it is not there yet."""
         with delta_errors(self._uri):
             try:
-                with self._files.open_input_file(f"_delta_log/{version:020d}.json") as file:
+                with self._open(f"_delta_log/{version:020d}.json") as file:
                     text = file.readall()
             except FileNotFoundError:
                 newest = self.newest()
@@ -142,16 +163,22 @@ class DeltaReader(LakeReader):
         return [json.loads(line) for line in text.splitlines() if line.strip()]
 
     def _file(
-        self, path: str, partition: Mapping[str, Any], rows: int | None = None, *, is_feed: bool = False
+        self,
+        path: str,
+        partition: Mapping[str, Any],
+        size: int | None,
+        rows: int | None = None,
+        *,
+        is_feed: bool = False,
     ) -> RowFile:
-        return RowFile(rows, lambda: self._read(path, partition, is_feed=is_feed))
+        return RowFile(rows, lambda: self._read(path, partition, size, is_feed=is_feed))
 
-    def _read(self, path: str, partition: Mapping[str, Any], *, is_feed: bool) -> pa.Table:
+    def _read(self, path: str, partition: Mapping[str, Any], size: int | None, *, is_feed: bool) -> pa.Table:
         from pyarrow import parquet
 
         with delta_errors(self._uri):
             try:
-                with self._files.open_input_file(unquote(path)) as file:
+                with self._open(unquote(path), size) as file:
                     rows = parquet.ParquetFile(file).read()
             except FileNotFoundError as error:
                 raise ConnectError(

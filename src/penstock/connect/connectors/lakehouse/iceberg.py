@@ -256,7 +256,8 @@ def open_catalog(parsed: Mapping[str, Any]) -> Any:
     options = named_values(parsed["catalog.options"])
     secrets = {name: parsed[f"catalog.{name}"].secret for name in ("credential", "token")}
     options |= {name: value for name, value in secrets.items() if value}
-    with iceberg_errors(f"catalog {parsed['catalog.name']}"):
+    hint = "Check catalog.options: type (rest, sql, glue, hive), uri, warehouse."
+    with iceberg_errors(f"catalog {parsed['catalog.name']}", hint):
         return load_catalog(parsed["catalog.name"], **options)
 
 
@@ -315,7 +316,8 @@ class IcebergFormat(LakeFormat):
         from pyiceberg.transforms import parse_transform
 
         require_columns((column for column, _ in self._partition_by), schema)
-        with iceberg_errors(name):
+        hint = "Correct partition.by, or warehouse in catalog.options, or make the table."
+        with iceberg_errors(name, hint):
             self.catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
             try:
                 with self.catalog.create_table_transaction(name, schema, properties=self._properties) as transaction:
@@ -420,15 +422,19 @@ class _IcebergTable(LakeTable):
 
 
 @contextmanager
-def iceberg_errors(name: str) -> Iterator[None]:
-    """Raise Connect's errors for those of the library."""
+def iceberg_errors(name: str, hint: str = "Correct the settings, or the table.") -> Iterator[None]:
+    """Raise Connect's errors for those of the library.
+
+    Args:
+        name: The table or the catalog.
+        hint: What to do about values that the library refuses.
+    """
     from pyiceberg import exceptions
 
     final = (
         exceptions.UnauthorizedError,
         exceptions.ForbiddenError,
         exceptions.BadRequestError,
-        exceptions.NotInstalledError,
         exceptions.NoSuchPropertyException,
         exceptions.ValidationError,
     )
@@ -444,14 +450,18 @@ def iceberg_errors(name: str) -> Iterator[None]:
         raise ConflictError(str(error)) from error
     except (ConnectError, ConflictError):
         raise
+    except exceptions.NotInstalledError as error:  # which names its extra, although it may be another package
+        missing = error.__cause__ or error
+        raise ConnectError(f"{name} cannot be used: {first_line(missing)}", hint=f"{first_line(error)}.") from error
     except final as error:
         raise ConnectError(f"{name} cannot be used: {first_line(error)}", hint="Check catalog.* and rights.") from error
     except (ValueError, TypeError) as error:
-        raise ConnectError(
-            f"{name} cannot be used: {first_line(error)}", hint="Correct the settings, or the table."
-        ) from error
+        raise ConnectError(f"{name} cannot be used: {first_line(error)}", hint=hint) from error
     except Exception as error:
-        raise RetriableError(f"{name} cannot be reached: {first_line(error)}") from error
+        raise RetriableError(
+            f"{name} cannot be reached: {first_line(error)}",
+            hint="Check whether the catalog and the store run, and the addresses in catalog.options, and credentials.",
+        ) from error
 
 
 class IcebergSinkTask(LakeSinkTask):

@@ -303,7 +303,9 @@ class KeyRule:
         elif first is None:
             raise DataError(
                 f"the record has no {what}, and rows are upserted by it",
-                hint="Write keys to the topic, or choose fields of the value by pk.mode and pk.fields.",
+                hint="Set pk.mode=record_key, by which it deletes a row, or behavior.on.null.values=ignore."
+                if self.in_value
+                else "Write keys to the topic, or choose fields of the value by pk.mode and pk.fields.",
             )
         elif len(self.fields) != 1:
             raise DataError(
@@ -369,7 +371,8 @@ def _fields_table(values: Sequence[Any], schema: Schema | None, what: str) -> pa
         if not isinstance(value, Struct | dict):
             raise DataError(
                 f"the record's {what} is not a struct, but {type(value).__name__}",
-                hint="Put it into a field, for example by the transformation HoistField.",
+                hint=f"Set {what}.converter to one that makes structs, such as JsonConverter, or put the {what} into a "
+                "field by the transformation HoistField.",
             )
         if not value and isinstance(value, dict):
             raise DataError(f"the record's {what} has no fields", hint="Filter such records out.")

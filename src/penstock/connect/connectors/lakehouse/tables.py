@@ -57,7 +57,7 @@ def require_columns(names: Iterable[str], schema: pa.Schema) -> None:
         )
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """Return what an error of a library says, without the details below."""
     return str(error).strip().partition("\n")[0]
 
