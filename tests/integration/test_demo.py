@@ -26,25 +26,45 @@ def command(tmp_path, file, *more: str) -> list[str]:
             "--file", str(file), *more]  # fmt: skip
 
 
-@pytest.fixture
-def without_kafka(tmp_path):
-    """The environment of processes that have none of Kafka's clients: the embedded log needs none."""
-    for name in ("confluent_kafka", "kafka"):
+def without(tmp_path, *names: str) -> dict[str, str]:
+    """The environment of processes in which some packages are not installed."""
+    for name in names:
         package = tmp_path / "missing" / name / "__init__.py"
-        package.parent.mkdir(parents=True)
+        package.parent.mkdir(parents=True, exist_ok=True)
         package.write_text(f"raise ModuleNotFoundError({f'No module named {name!r}'!r}, name={name!r})\n")
     folders = [str(tmp_path / "missing"), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
 
 
-def test_a_file_that_is_counted_ends_the_demo(tmp_path, file, without_kafka):
-    done = subprocess.run(
-        command(tmp_path, file, "--seconds", "100000"), capture_output=True, text=True, check=False, timeout=300,
-        env=without_kafka,
-    )  # fmt: skip
+def test_a_file_that_is_counted_ends_the_demo(tmp_path, file):
+    done = run(tmp_path, file, "confluent_kafka", "kafka")  # the embedded log needs none of Kafka's clients
     assert done.returncode == 0, done.stdout + done.stderr
     assert "300 lines (300 in this run)" in done.stdout
     assert "verified: a recount" in done.stdout
+
+
+@pytest.mark.whole
+def test_the_demo_needs_no_extra_and_goes_on_with_one(tmp_path, file):
+    extras = ("confluent_kafka", "kafka", "starlette", "uvicorn", "jinja2", "httpx", "yaml")
+    done = run(tmp_path, file, *extras)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "300 lines (300 in this run)" in done.stdout
+    assert "verified: a recount" in done.stdout
+    with file.open("a") as more:
+        more.writelines(file.read_text().splitlines(keepends=True)[:50])
+    again = run(tmp_path, file)  # by a Connect worker
+    assert "350 lines (50 in this run)" in again.stdout
+    back = run(tmp_path, file, *extras)
+    assert back.returncode == 1
+    assert "penstock[connect]" in back.stderr
+
+
+def run(tmp_path, file, *missing: str) -> subprocess.CompletedProcess:
+    """Run the demo to its end, without some packages."""
+    return subprocess.run(
+        command(tmp_path, file, "--seconds", "100000"), capture_output=True, text=True, check=False, timeout=300,
+        env=without(tmp_path / "-".join(["without", *missing]), *missing),
+    )  # fmt: skip
 
 
 def test_ctrl_c_while_spark_starts_is_acknowledged(tmp_path, file):

@@ -1,7 +1,11 @@
-"""The image: built with what Debian has, its size, and what runs in it: applications in both modes, SQL, Connect, the console."""
+"""The image: built with what Debian has, its size, and what runs in it: applications in both modes, SQL, Connect, the console.
+
+Then the Compose file over it, by podman-compose. PENSTOCK_TEST_IMAGE names an image that is there already.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -15,6 +19,7 @@ import psutil
 import pytest
 
 from eventually import eventually
+from penstock.base.jars import broker_jars
 from penstock.tools.broker.broker_settings import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +59,10 @@ def base(tmp_path_factory) -> str:
 
 
 @pytest.fixture(scope="module")
-def image(base, tmp_path_factory) -> str:
+def image(request, tmp_path_factory) -> str:
+    if given := os.environ.get("PENSTOCK_TEST_IMAGE"):
+        return given
+    base = request.getfixturevalue("base")
     settings = tmp_path_factory.mktemp("pip") / "pip.conf"  # a machine may trust others than Debian does
     settings.write_text("[global]\ncert = /run/ca.crt\n")
     name = "localhost/penstock-test:latest"
@@ -189,6 +197,114 @@ def test_a_connector_runs(inside):
     shown = run(*inside, "penstock", "topics", "consume", "lines", "-b", log)
     assert "one" in shown
     assert "two" in shown
+
+
+# What stands in for the broker's image, which no registry of images has here: settings from the environment, as it takes them.
+BROKER = r"""#!/bin/bash
+set -e
+env | grep '^KAFKA_' | while IFS='=' read -r name value; do name=${name#KAFKA_}; name=${name,,}; echo "${name//_/.}=$value"; done > /tmp/server.properties
+options="-Xmx512m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+java $options -cp '/opt/kafka/libs/*' kafka.tools.StorageTool format --ignore-formatted -t 4L6g3nShT-eMCtK--X86sw -c /tmp/server.properties
+exec java $options -cp '/opt/kafka/libs/*' kafka.Kafka /tmp/server.properties
+"""
+TOPICS = """#!/bin/bash
+exec penstock topics list -b "$2"
+"""
+OVERRIDES = """
+services:
+  kafka: {image: localhost/penstock-test-broker}
+  app: {image: IMAGE}
+"""
+SETTINGS = """
+[containers]
+default_ulimits = ["nofile=20000:20000", "nproc=30000:30000"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+"""
+
+
+@pytest.fixture(scope="module")
+def composed(image, tmp_path_factory):
+    """Return a function that runs podman, or podman-compose over the Compose file; all goes at the end."""
+    if shutil.which("podman-compose") is None:
+        pytest.skip("podman-compose is not installed: pip install podman-compose")
+    folder = tmp_path_factory.mktemp("compose")
+    (folder / "containers.conf").write_text(
+        SETTINGS if shutil.which("runc", path=f"{os.environ['PATH']}:/usr/sbin") else ""
+    )
+    (folder / "run").write_text(BROKER)
+    (folder / "kafka-topics.sh").write_text(TOPICS)
+    (folder / "overrides.yaml").write_text(OVERRIDES.replace("IMAGE", image))
+    environment = os.environ | {"CONTAINERS_CONF": str(folder / "containers.conf")}
+
+    def podman(*words: object, **options) -> str:
+        return run("podman", *words, env=environment, **options)
+
+    broker = run("buildah", "from", image)
+    run("buildah", "copy", broker, broker_jars(), "/opt/kafka/libs")
+    run("buildah", "copy", "--chmod", "755", broker, folder / "run", folder / "kafka-topics.sh", "/opt/kafka/bin/")
+    run("buildah", "config", "--entrypoint", '["tini", "--", "/opt/kafka/bin/run"]', "--cmd", "", broker)
+    run("buildah", "config", "--user", "0", broker)
+    run("buildah", "commit", "--rm", broker, "localhost/penstock-test-broker")
+    files = ["-f", ROOT / "deploy" / "compose.yaml", "-f", folder / "overrides.yaml"]
+
+    def compose(*words: object, **options) -> str:
+        return run("podman-compose", "-p", "penstock-test", *files, *words, env=environment, **options)
+
+    yield compose, podman
+    compose("down", "--volumes")
+    podman("image", "rm", "localhost/penstock-test-broker")
+
+
+def test_what_compose_starts_is_healthy_comes_again_after_a_kill_and_ends_in_order(composed):
+    compose, podman = composed
+    name, servers = "penstock-test_app_1", ["-b", "kafka:9092"]
+
+    def state(field: str) -> str:
+        return podman("inspect", name, "--format", f"{{{{.{field}}}}}")
+
+    def is_healthy() -> bool:
+        """Podman asks by itself only where there is systemd."""
+        with contextlib.suppress(AssertionError):
+            podman("healthcheck", "run", name)
+        return state("State.Health.Status") == "healthy"
+
+    def facts() -> str:
+        return podman("ps", "--all") + podman("logs", "--tail", "20", name)
+
+    compose("up", "--detach", "--no-build")
+    eventually(is_healthy, 300, facts=facts)
+    podman(
+        "exec",
+        "--interactive",
+        name,
+        "penstock",
+        "topics",
+        "produce",
+        "streams-plaintext-input",
+        *servers,
+        input="to be or not to be\n",
+    )
+    first = int(state("State.Pid"))
+    (application,) = psutil.Process(first).children()  # of tini
+    application.kill()
+    eventually(lambda: state("State.Status") == "running" and int(state("State.Pid")) != first, 120, facts=facts)
+    assert state("RestartCount") == "1"
+    eventually(is_healthy, 300, facts=facts)
+    lines = "".join(f"to be {number}\n" for number in range(2000))
+    podman(
+        "exec", "--interactive", name, "penstock", "topics", "produce", "streams-plaintext-input", *servers, input=lines
+    )
+    compose("stop", "app")
+    assert (state("State.Status"), state("State.ExitCode")) == ("exited", "0"), facts()
+    network = ["--rm", "--network", "penstock-test_default"]
+    image = state("ImageName")
+    committed = json.loads(podman("run", *network, image, "groups", "lag", "streams-wordcount", "--json", *servers))
+    assert {each["lag"] for each in committed} == {0}, committed
+    shown = podman("run", *network, image, "topics", "consume", "streams-wordcount-output", "--json", *servers)
+    counts = {row["key"]: row["value"] for row in map(json.loads, shown.splitlines())}
+    assert (counts["to"], counts["or"]) == (2002, 1)
 
 
 def answer(port: str, path: str) -> int | None:

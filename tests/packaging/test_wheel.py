@@ -283,6 +283,18 @@ def test_each_command_of_the_readme_in_a_plain_installation(environment, tmp_pat
             run(environment / "bin" / "penstock", "broker", "stop", cwd=tmp_path)
 
 
+@pytest.mark.whole
+def test_uvx_runs_the_demo_and_names_itself_where_an_extra_is_missing(wheel, tmp_path):
+    if shutil.which("uvx") is None:
+        pytest.skip("uvx is not installed: pip install uv")
+    uvx = ["uvx", "--quiet", "--from", str(wheel), "--python", sys.executable, "penstock"]
+    shown = run(*uvx, "demo", "--seconds", "5", cwd=tmp_path)
+    assert "verified: a recount of the file finds exactly these counts" in shown
+    done = subprocess.run([*uvx, "ui"], capture_output=True, text=True, check=False, cwd=tmp_path, env=_bare())
+    assert done.returncode == 1
+    assert 'uvx --from "penstock[ui]" penstock' in done.stderr
+
+
 def _say(environment: Path, words: list[str], folder: Path, until: str) -> tuple[int, str]:
     """Run a command to its end, or until it has said something; return its exit code and all that it has said."""
     with (folder / "said").open("w+") as said:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -138,8 +140,28 @@ def print_source(text: str, *, end: str = "\n") -> None:
     print(visible(text) if sys.stdout.isatty() else text, end=end)
 
 
+_EXTRAS = re.compile(r"pip install [\"'](?P<extras>penstock\[[\w,]+\])[\"']")
+
+
+def _hint_here(hint: str, prefix: str = sys.prefix) -> str:
+    """Return a hint as it holds in this environment: one that uvx has made is gone with the command.
+
+    Args:
+        hint: The hint.
+        prefix: The folder of the environment.
+
+    Example:
+        >>> _hint_here('Install it: pip install "penstock[ui]".', "/home/me/.cache/uv/archive-v0/dlLbPI")
+        'Install it: uvx --from "penstock[ui]" penstock ....'
+    """
+    if "archive-v0" not in Path(prefix).parts:
+        return hint
+    return _EXTRAS.sub(r'uvx --from "\g<extras>" penstock ...', hint)
+
+
 def print_error(message: str, hint: str = "", docs: str = "") -> None:
     """Print ``error: ...`` on the error stream, or log it as JSON, with the hint and the page of the documentation."""
+    hint = _hint_here(hint)
     if writes_json():
         facts = {name: text for name, text in (("hint", hint), ("docs", docs)) if text}
         own_logger("penstock.cli").error("%s", message, extra=facts)

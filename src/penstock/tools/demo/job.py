@@ -28,11 +28,9 @@ from penstock.base.clock import unix_ms
 from penstock.base.terminal.human_numbers import size
 from penstock.base.terminal.live import LiveView, Screen
 from penstock.connect.connectors.file_positions import noted_offset
-from penstock.connect.file_source import FilePositions
+from penstock.connect.file_source import FilePositions, FileSource
 from penstock.connect.record_generators import GeneratorSettings, paced
 from penstock.connect.record_generators import access_log as access_log_lines
-from penstock.connect.rest import WorkerServer
-from penstock.connect.worker_settings import WorkerConfig
 from penstock.engines.application.planning import plan_for
 from penstock.engines.kafka_streams import KafkaStreams, State
 from penstock.engines.spark.jvm import stop_on_signals
@@ -113,6 +111,7 @@ def own_broker(directory: Path) -> Iterator[TopicPlace]:
 
 NAME = "nginx"
 _STRING = "org.apache.kafka.connect.storage.StringConverter"
+_WORKER_TOPICS = {f"{kind}.storage.topic": f"connect-demo-{kind}" for kind in ("config", "offset", "status")}
 _CHUNK_BYTES = 1 << 20
 _REQUEST_S = 60
 
@@ -128,13 +127,15 @@ class ConnectLines:
     """
 
     def __init__(self, demo_log: TopicPlace, file: Path, topic: str, on_note: Callable[[str], None]) -> None:
+        from penstock.connect.rest import WorkerServer
+        from penstock.connect.worker_settings import WorkerConfig
+
         self._file, self._topic, self._on_note = file, topic, on_note
-        topics = {f"{kind}.storage.topic": f"connect-demo-{kind}" for kind in ("config", "offset", "status")}
         settings = {
             **demo_log.settings,
             "bootstrap.servers": demo_log.bootstrap_servers,
             "group.id": "connect-demo",
-            **topics,
+            **_WORKER_TOPICS,
             "offset.storage.partitions": "1",
             "status.storage.partitions": "1",
             "key.converter": _STRING,
@@ -256,6 +257,92 @@ class ConnectLines:
                 return json.loads(answer.read() or b"null")
         except OSError as error:
             raise ConnectError(f"the Connect worker refuses {method} {path}: {error}") from error
+
+
+class PlainLines:
+    """The same lines without a worker, whose REST interface needs packages of the extra ``connect``.
+
+    It reads as ``penstock connect file`` does. A later run with a worker goes on where it stopped.
+
+    Args:
+        file: The file.
+        topic: The topic of its lines.
+        on_note: Called with what a user should know.
+    """
+
+    def __init__(self, file: Path, topic: str, on_note: Callable[[str], None]) -> None:
+        self._file, self._topic, self._on_note = file, topic, on_note
+        self._source: FileSource | None = None
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+
+    def start(self, log: TopicLog) -> None:
+        """Start reading.
+
+        Args:
+            log: The log.
+
+        Raises:
+            ConnectError: A worker has read the file in an earlier run, and knows where it goes on.
+        """
+        if any(topic.name == _WORKER_TOPICS["config.storage.topic"] for topic in log.topics()):
+            raise ConnectError(
+                "an earlier run of this demo has read the lines by a Connect worker, which the extra connect brings",
+                hint='Install it: pip install "penstock[connect]". Or choose another --dir, to start from nothing.',
+            )
+        self._on_note('the lines are read in this process; with the extra "connect" a Connect worker reads them')
+        self._file.touch()  # it is written from now on
+        self._source = FileSource(log, self._file, self._topic, on_note=self._on_note)
+        self._thread = threading.Thread(target=self._follow, args=[self._source], name="demo-lines", daemon=True)
+        self._thread.start()
+
+    @property
+    def offset_bytes(self) -> int:
+        """The byte before which all lines are in the topic."""
+        return self._source.status().offset_bytes if self._source else 0
+
+    def total_lines(self) -> int:
+        """Return the lines that are in the topic, of this run and those before."""
+        return self._source.status().total_lines if self._source else 0
+
+    def has_read_all(self) -> bool:
+        """Return whether all whole lines that the file has now are in the topic."""
+        return self._failure is not None or self.offset_bytes >= _whole_lines(self._file)
+
+    def finish(self, timeout_s: float) -> None:
+        """Wait until all whole lines that the file has now are in the topic, and stop.
+
+        Raises:
+            BaseException: The one with which reading has failed.
+        """
+        self._stop(timeout_s)
+        if self._failure:
+            raise self._failure
+
+    def close(self) -> None:
+        """Stop; safe to call twice."""
+        self._stop(_READ_S)
+
+    def _stop(self, timeout_s: float) -> None:
+        if self._source and self._thread:
+            self._source.stop()  # it reads what there is by then
+            self._thread.join(timeout_s)
+
+    def _follow(self, source: FileSource) -> None:
+        try:
+            source.follow()
+        except BaseException as error:  # noqa: BLE001 - raised by finish
+            self._failure = error
+
+
+def _lines_of(file: Path, demo_log: TopicPlace, on_note: Callable[[str], None]) -> ConnectLines | PlainLines:
+    """Return the reader of a file: a Connect worker if its packages are installed."""
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError:
+        return PlainLines(file, "access_log", on_note)
+    return ConnectLines(demo_log, file, "access_log", on_note)
 
 
 def _whole_lines(file: Path) -> int:
@@ -559,7 +646,7 @@ class _Job:
         ):
             self._figures.places = {**self._figures.places, "console": address}
             self._create_topics(log)
-            source = ConnectLines(demo_log, self._file, "access_log", on_note=view.note)
+            source = _lines_of(self._file, demo_log, view.note)
             counts = TopicCounts(log)
             try:
                 source.start(log)
@@ -611,7 +698,7 @@ class _Job:
         figures.dropped += progress.dropped
         figures.state_rows = sum(progress.store_entries.values()) or figures.state_rows
 
-    def _start(self, source: ConnectLines, view: DemoView) -> None:
+    def _start(self, source: ConnectLines | PlainLines, view: DemoView) -> None:
         """Start the application, and show for how long it has been starting until its tasks run.
 
         Raises:
@@ -642,7 +729,7 @@ class _Job:
     def _watch(
         self,
         log: TopicLog,
-        source: ConnectLines,
+        source: ConnectLines | PlainLines,
         counts: TopicCounts,
         view: DemoView,
         seconds: float | None,
@@ -662,7 +749,7 @@ class _Job:
                 return
             self._stopping.wait(0.5)
 
-    def _measure(self, log: TopicLog, source: ConnectLines, counts: TopicCounts, seconds: float) -> None:
+    def _measure(self, log: TopicLog, source: ConnectLines | PlainLines, counts: TopicCounts, seconds: float) -> None:
         counts.poll()
         figures = self._figures
         figures.seconds = seconds
@@ -676,7 +763,7 @@ class _Job:
         (first, before), (last, now) = self._recent[0], self._recent[-1]
         figures.rate = max(now - before, 0) / (last - first) if last > first else 0.0
 
-    def _drain(self, log: TopicLog, source: ConnectLines, counts: TopicCounts, view: DemoView) -> None:
+    def _drain(self, log: TopicLog, source: ConnectLines | PlainLines, counts: TopicCounts, view: DemoView) -> None:
         """Wait until the application has processed all records of the topic, and what they have put into others."""
         deadline = time.monotonic() + _DRAIN_S
         begun = time.monotonic() - self._figures.seconds
