@@ -28,9 +28,9 @@ EXPERIMENTAL = (
 ABOUT = (
     "Connectors under a name of Kafka's, Confluent's or Debezium's were compared, case by case, with what these do, "
     "but for DatagenConnector, whose generators are its own. HttpSource and WebhookSink were run against servers that "
-    "misbehave in the ways of HTTP (RFC 9110, 9112), ObjectSink and DeltaSink against a server of S3 whose requests "
-    "fail before and after they are carried out. Those marked *experimental* are tested, but not yet against "
-    "recordings or real peers in this way."
+    "misbehave in the ways of HTTP (RFC 9110, 9112), ObjectSink and the connectors of lakehouses against a server of "
+    "S3 whose requests fail before and after they are carried out. Those marked *experimental* are tested, but not yet "
+    "against recordings or real peers in this way."
 )
 
 

@@ -222,6 +222,15 @@ def test_upserts_replace_rows_and_tombstones_delete_them(lake):
     assert driver.put_all() is not None
 
 
+def test_a_table_that_other_engines_delete_from_by_files_of_deletes_is_upserted_by_copies(tmp_path):
+    table = Lakehouse("iceberg", tmp_path) / "t"
+    driver = upserts(table, table_properties="write.delete.mode:merge-on-read")
+    for key, value in (("a", {"n": 1}), ("b", {"n": 2}), ("a", {"n": 3}), ("b", None)):
+        driver.produce("hits", value, key=key)
+        driver.put()
+    assert table.rows() == [{"n": 3, "id": "a"}]
+
+
 def test_a_field_may_have_the_name_that_marks_deletions(lake):
     driver = upserts(lake / "t")
     driver.produce("hits", {"n": 1, "__deleted": "false"}, key="a")

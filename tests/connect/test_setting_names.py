@@ -157,10 +157,13 @@ def test_which_connectors_are_experimental_is_in_the_lists(plugins):
     assert {name for name, experimental in found.items() if not experimental} == {
         "DatagenConnector",
         "DeltaSink",
+        "DeltaSource",
         "ElasticsearchSinkConnector",
         "FileStreamSourceConnector",
         "FileStreamSinkConnector",
         "HttpSource",
+        "IcebergSink",
+        "IcebergSource",
         "JdbcSinkConnector",
         "JdbcSourceConnector",
         "MirrorSourceConnector",

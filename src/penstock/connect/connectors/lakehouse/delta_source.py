@@ -234,10 +234,9 @@ class DeltaSourceConnector(LakeSourceConnector):
     updates and deletes: by the change feed of a version that has one (``delta.enableChangeDataFeed``), else by a
     comparison, by ``key.fields``, of the files that the version has removed and added. Compaction makes no records.
 
-    Tables with deletion vectors or mapped columns are refused. Not tried yet: stores whose requests fail in the middle.
+    Tables with deletion vectors or mapped columns are refused.
     """
 
     java_class: ClassVar[str] = "DeltaSource"
     task_class: ClassVar[type[SourceTask]] = DeltaSourceTask
     config: ClassVar[ConfigDef] = DELTA_SOURCE
-    experimental: ClassVar[bool] = True

@@ -182,14 +182,12 @@ class IcebergSourceConnector(LakeSourceConnector):
     copy on write: the rows of the files that came and went since the last look are compared by ``key.fields``, so that
     of several changes of a row the last one is a record. Compaction makes no records.
 
-    Snapshots that delete rows by files of deletes (merge on read) are refused after the first look. Not tried yet:
-    stores and catalogs whose requests fail in the middle.
+    Snapshots that delete rows by files of deletes (merge on read) are refused after the first look.
     """
 
     java_class: ClassVar[str] = "IcebergSource"
     task_class: ClassVar[type[SourceTask]] = IcebergSourceTask
     config: ClassVar[ConfigDef] = ICEBERG_SOURCE
-    experimental: ClassVar[bool] = True
 
     def contradictions(self, parsed: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield from super().contradictions(parsed)
