@@ -376,7 +376,7 @@ class Function:
 
     @property
     def location(self) -> str:
-        return f"{self.name} ({self.file}:{self.line})"
+        return f"{self.name} ({self.file}:{self.line})" if self.line else f"{self.name} ({self.file})"
 
     @classmethod
     def wrap(

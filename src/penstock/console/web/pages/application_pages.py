@@ -169,7 +169,7 @@ def _per_second(lines: Sequence[BatchLine], name: str) -> list[float | None]:
 
 _ERRORS = 10  # groups of a node
 _GENERATED = re.compile(r"(?:KSTREAM|KTABLE)-.*\d{10}")
-_CALLED = re.compile(r"calls (?P<function>\S+) \((?:.*[/\\])?(?P<line>[^/\\()]*:\d+)\)")
+_CALLED = re.compile(r"calls (?P<function>\S+) \((?:.*[/\\])?(?P<line>[^/\\()]+)\)")
 
 
 def function_of(box: Mapping[str, Any]) -> str:

@@ -10,7 +10,9 @@ let updated = () => {};
 
 // On a phone the menu is wider than the screen: it begins where the reader is.
 const here = document.querySelector(".menu [aria-current]");
-if (here) here.parentElement.scrollLeft = here.offsetLeft - (here.parentElement.clientWidth - here.offsetWidth) / 2;
+const showHere = () => { if (here) here.parentElement.scrollLeft = here.offsetLeft - (here.parentElement.clientWidth - here.offsetWidth) / 2; };
+showHere();
+addEventListener("resize", showHere); // a phone that is turned
 
 // Times
 
