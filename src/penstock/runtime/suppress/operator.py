@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -104,7 +104,9 @@ class Buffer(Protocol):
 
     def remove(self, key: bytes, change: BufferedChange) -> None: ...
 
-    def first(self, until: int | None) -> tuple[int, bytes] | None: ...
+    def due(self, until: int) -> Iterator[tuple[int, bytes]]: ...
+
+    def first(self) -> tuple[int, bytes] | None: ...
 
 
 class RowChange(NamedTuple):
@@ -133,14 +135,11 @@ def hold(buffer: Buffer, key: bytes, change: BufferedChange) -> None:
 
 def leaving_after(buffer: Buffer, row: int, expiry: int) -> Iterator[Eviction]:
     """Yield the changes that leave after a row, numbered; each waits until the next step."""
-    number = 0
-    while (earliest := buffer.first(expiry)) is not None:
-        key = earliest[1]
+    for number, (_, key) in enumerate(buffer.due(expiry)):
         leaving = buffer.get(key)
         assert leaving is not None  # noqa: S101 - both rows of a key are written together
         yield Eviction(row, number, key, leaving)
         buffer.remove(key, leaving)
-        number += 1
 
 
 def evictions(
@@ -165,7 +164,7 @@ def evictions(
             if not bounds.emit_early:
                 full(row)
                 continue
-            while bounds.exceeded(buffer.records, buffer.size) and (earliest := buffer.first(None)) is not None:
+            while bounds.exceeded(buffer.records, buffer.size) and (earliest := buffer.first()) is not None:
                 leaving = buffer.get(earliest[1])
                 assert leaving is not None  # noqa: S101 - as above
                 yield Eviction(row, number, earliest[1], leaving)
@@ -217,16 +216,17 @@ class BatchBuffer:
         self.size -= change_size(key, change)
         self._low = change.time
 
-    def first(self, until: int | None) -> tuple[int, bytes] | None:
-        if until is not None and self._low > until:
-            return None
+    def due(self, until: int) -> Iterator[tuple[int, bytes]]:
+        if self._low > until:
+            return
+        while (earliest := self.first()) is not None and earliest[0] <= until:
+            yield earliest
+        self._low = until + 1
+
+    def first(self) -> tuple[int, bytes] | None:
         if not self._opened:
             self._next, self._opened = next(self._stored, None), True
-        earliest = min((one for one in (self._next, *self._fresh[:1]) if one is not None), default=None)
-        if until is not None and (earliest is None or earliest[0] > until):
-            self._low = until + 1
-            return None
-        return earliest
+        return min((one for one in (self._next, *self._fresh[:1]) if one is not None), default=None)
 
     def write(self) -> None:
         """Write the changes of the batch."""
@@ -679,7 +679,7 @@ class _Suppress(Operator):
         for row, put in enumerate(self._few_puts(rows)):
             hold(buffer, *put)
             now = max(now, stamps[row])
-            if buffer.first(now - wait_ms) is None:
+            if buffer.low > now - wait_ms:
                 continue
             if len(stamps) == 1:
                 return self._leave(rows, row, now - wait_ms)  # each still waits while it is passed on
@@ -720,9 +720,7 @@ class _Suppress(Operator):
                 key,
                 BufferedChange(time, stamp, topic, source.partition, source.offset, headers, old, old, new),
             )
-            leaving = leaving_after(buffer, 0, now - wait_ms)
-            first = next(leaving, None)
-            return None if first is None else leave(chain((first,), leaving))
+            return None if buffer.low > now - wait_ms else leave(leaving_after(buffer, 0, now - wait_ms))
 
         return step
 

@@ -141,7 +141,7 @@ class ChangeBufferView:
         self._map = entries
         self._meta = meta
         self._records, self._bytes, self._low = (f"{spec.name}/{what}" for what in ("records", "bytes", "low"))
-        self._following: int | None = None  # a bound for what follows the first change, which `first` has returned
+        self._following: int | None = None  # a bound for what follows the change that `due` has yielded
 
     @property
     def records(self) -> int:
@@ -225,20 +225,27 @@ class ChangeBufferView:
         meta[self._bytes] = meta.get(self._bytes, 0) + size
         meta[self._low] = low
 
-    def first(self, until: int | None) -> tuple[int, bytes] | None:
-        """Return buffer time and key of the first change, if it leaves by that time."""
-        self._following = None
-        if until is not None and self.low > until:
-            return None
-        changes = self.in_order(until)
+    def due(self, until: int) -> Iterator[tuple[int, bytes]]:
+        """Yield buffer times and keys of the changes that leave by that time, in order.
+
+        Each is to be removed before the next step; what comes into the buffer meanwhile is left to the next call.
+        """
+        if self.low > until:
+            return
+        changes = self.in_order(until)  # once: to look for the first one anew reads all of them each time
         change = next(changes, None)
-        if until is not None:
-            following, _ = next(changes, None) or (until + 1, b"")
-            if change is None:
-                self.count(0, 0, following)
-            else:
-                self._following = following
-        return change
+        if change is None:
+            self.count(0, 0, until + 1)
+        while change is not None:
+            following = next(changes, None)
+            self._following = until + 1 if following is None else following[0]
+            yield change
+            change = following
+
+    def first(self) -> tuple[int, bytes] | None:
+        """Return buffer time and key of the first change."""
+        self._following = None
+        return next(self.in_order(None), None)
 
     def in_order(self, until: int | None) -> Iterator[tuple[int, bytes]]:
         """Yield buffer times and keys in the order of leaving, up to and including that time."""
