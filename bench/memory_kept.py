@@ -110,8 +110,8 @@ def batches(root: str) -> dict[str, Any]:
     from penstock.engines.application.planning import PlannedApp, plan_for
     from penstock.engines.micro_batches.engine import prepare_job
     from penstock.engines.micro_batches.envelope import Envelope, EnvelopeKind
-    from penstock.engines.micro_batches.worker.exactly_once import run_task
     from penstock.engines.micro_batches.worker.open_tasks import close_open_tasks
+    from penstock.engines.micro_batches.worker.task_attempt import run_task
     from penstock.engines.micro_batches.worker.task_batch import TaskBatch
     from penstock.engines.spark.job import load_job
     from penstock.log.open import open_log

@@ -24,8 +24,8 @@ import time
 from pathlib import Path
 
 import machine
-from penstock.engines.committed.micro_batch_state import CommittedState, QueriedStores
-from penstock.engines.committed.task_state import ReplicaFolders
+from penstock.engines.committed_state.micro_batch_state import CommittedState, QueriedStores
+from penstock.engines.committed_state.task_state import ReplicaFolders
 from penstock.query import StoreQueryParameters
 from penstock.query.stores import open_store
 from penstock.serde import Serdes

@@ -31,7 +31,7 @@ from penstock.engines.micro_batches.takeovers import note_changelog_ends
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.hosting.epoch_start import NewEpoch, prepare_epoch
-from penstock.engines.threads.hosting.log_notes import read_notes
+from penstock.engines.threads.hosting.plan_notes import read_notes
 from penstock.engines.threads.loop.stream_thread import StreamThread, ThreadHooks
 from penstock.log.base import Lease
 from penstock.log.groups.offset_regressions import MARK

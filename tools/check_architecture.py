@@ -68,7 +68,7 @@ PRODUCTS = frozenset({"cli", "connect", "console", "sql", "tools"})
 ROOMS: dict[str, tuple[str, ...]] = {
     "api": ("processing", "windowed", "groups", "joins"),
     "base": ("java_names", "java_text", "terminal"),
-    "cli": ("servers", "connect", "logs", "application", "sql", "testing"),
+    "cli": ("servers", "connect", "topics", "application", "sql", "testing"),
     "console": ("web",),
     "console/web": ("pages", "api"),
     "connect": (
@@ -93,7 +93,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "application",
         "threads",
         "micro_batches",
-        "committed",
+        "committed_state",
     ),
     "engines/micro_batches": ("worker", "recovery"),
     "engines/spark": ("connector",),

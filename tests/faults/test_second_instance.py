@@ -15,7 +15,7 @@ from fault_app import settings, topology
 from harness import append, outputs, prepare, results, run_captured, run_here
 from penstock import KafkaStreams, StreamsBuilder
 from penstock.base.clock import unix_ms
-from penstock.engines.application import tenure
+from penstock.engines.application import application_lease
 from penstock.errors import FencedError
 from penstock.log.base import Lease
 from penstock.log.open import open_log
@@ -79,7 +79,7 @@ def has_beaten(lease: Lease | None, beats: int) -> bool:
 def test_a_second_instance_is_refused_while_the_first_one_starts(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    monkeypatch.setattr(tenure, "LEASE_TTL_MS", TTL_MS)
+    monkeypatch.setattr(application_lease, "LEASE_TTL_MS", TTL_MS)
     builder = StreamsBuilder()
     may_go = threading.Event()
     builder.stream("in").map_values(SlowToShip(may_go)).to("out")

@@ -14,7 +14,7 @@ import pytest
 from eventually import eventually
 from penstock import Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.engines.committed.opening import open_committed
+from penstock.engines.committed_state.opening import open_committed
 from penstock.engines.kafka_streams import State
 from penstock.log.base import TopicPartition
 from penstock.query import KeyQuery, Position, PositionBound, StateQueryRequest, StoreQueryParameters

@@ -14,7 +14,7 @@ import pytest
 
 from eventually import eventually
 from penstock import KafkaStreams, StreamsBuilder
-from penstock.engines.application.tenure import LeaseTenure, SharingRecord
+from penstock.engines.application.application_lease import LeaseTenure, SharingRecord
 from penstock.engines.lifecycle import State
 from penstock.errors import LogUnavailableError
 from penstock.log.embedded.log import EmbeddedLog

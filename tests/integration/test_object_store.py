@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engines.application.locations import Locations
-from penstock.engines.committed.micro_batch_state import CommitLog
+from penstock.engines.committed_state.micro_batch_state import CommitLog
 from penstock.engines.dataframes import spark_location
 from penstock.errors import EnvironmentProblemError
 from penstock.state.checkpoint import list_documents

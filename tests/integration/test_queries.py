@@ -16,7 +16,7 @@ import pytest
 from eventually import eventually
 from penstock import Materialized, StreamsBuilder, TimeWindows
 from penstock.config import StreamsConfig
-from penstock.engines.committed.opening import lag_of, open_committed
+from penstock.engines.committed_state.opening import lag_of, open_committed
 from penstock.errors import InvalidStateError, StateError
 from penstock.query import (
     KeyQuery,

@@ -31,7 +31,7 @@ from penstock.engines.micro_batches.recovery.rebuild import Rebuilder, TaskRepor
 from penstock.engines.micro_batches.spark_tasks import run_name, slot_of
 from penstock.engines.micro_batches.stage_rows import ArrivedRows, Outbox, rows_by_task
 from penstock.engines.micro_batches.worker import open_tasks
-from penstock.engines.micro_batches.worker.exactly_once import run_task
+from penstock.engines.micro_batches.worker.task_attempt import run_task
 from penstock.engines.micro_batches.worker.task_batch import TaskBatch
 from penstock.engines.offsets.start_positions import ReadSettings
 from penstock.engines.spark import fault_injection as faults

@@ -1,4 +1,4 @@
-"""`penstock demo`."""
+"""`penstock demo`: the main job on an embedded log, or one of the other demonstrations."""
 
 from __future__ import annotations
 

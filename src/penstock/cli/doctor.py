@@ -1,4 +1,4 @@
-"""`penstock doctor`."""
+"""`penstock doctor`: what this machine, or a broker, lacks for an application."""
 
 from __future__ import annotations
 

@@ -18,13 +18,14 @@ from penstock.cli.application import metrics, query, state
 from penstock.cli.application import run as apps
 from penstock.cli.application.app import app as app_commands
 from penstock.cli.application.app import register_convert, register_plan
+from penstock.cli.connect import commands as connect
 from penstock.cli.connect.mirror import mirror
-from penstock.cli.logs import datagen, groups, topics
 from penstock.cli.options import Json, logged
 from penstock.cli.output import console, print_error, print_json
 from penstock.cli.servers import broker, registry
 from penstock.cli.servers.ui import ui
 from penstock.cli.testing import replay, simulate
+from penstock.cli.topics import datagen, groups, topics
 from penstock.errors import PenstockError
 
 __all__ = ["app", "hint_for", "main"]
@@ -87,6 +88,7 @@ app.add_typer(broker.app, name="broker")
 app.add_typer(registry.app, name="registry")
 app.add_typer(sql.app, name="sql")
 datagen.register(app)
+app.add_typer(connect.app, name="connect")
 app.command()(logged(mirror))
 app.command()(ui)
 simulate.register(app)

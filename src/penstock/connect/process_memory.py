@@ -1,4 +1,4 @@
-"""Processes of a worker take little memory."""
+"""How the processes of a Connect worker give memory back."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Application:
 
     @cached_property
     def _queries(self) -> QueryService:
-        from penstock.engines.committed.opening import state_of_checkpoint
+        from penstock.engines.committed_state.opening import state_of_checkpoint
 
         return QueryService(state_of_checkpoint(self.checkpoint, open_log=self._open_log))
 

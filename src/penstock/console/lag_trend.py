@@ -1,4 +1,4 @@
-"""How a lag moves."""
+"""The trend of a lag: growing, falling or steady, and how fast."""
 
 from __future__ import annotations
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
 from penstock.engines.app_metrics import committed_by_name, lag_behind, with_known_ends
+from penstock.engines.application.application_lease import LeaseTenure, SharedTenure, wait_for_lease, wait_to_share
 from penstock.engines.application.application_mode import in_mode, known_mode, may_have_run, require_mode, with_mode
 from penstock.engines.application.application_note import note_sinks
 from penstock.engines.application.locations import Locations, open_app_log
 from penstock.engines.application.log_needs import needs_of
 from penstock.engines.application.planning import PlannedApp, create_missing, create_sources, plan_for
-from penstock.engines.application.tenure import LeaseTenure, SharedTenure, wait_for_lease, wait_to_share
 from penstock.engines.application_figures import BatchMeter
 from penstock.engines.conversion import convert_at_start
 from penstock.engines.engine import Start
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from penstock.config import StreamsConfig
     from penstock.engines.app_metrics import AppMetrics
-    from penstock.engines.application.tenure import Tenure
+    from penstock.engines.application.application_lease import Tenure
     from penstock.engines.spark.progress import BatchProgress
     from penstock.log.base import Lease, TopicLog
     from penstock.state.restores.restore_progress import StateRestoreListener

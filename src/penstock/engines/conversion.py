@@ -68,7 +68,7 @@ from penstock.engines.spark import fault_injection
 from penstock.engines.spark.spark_log import QUERY, forget_batches, planned_batches
 from penstock.engines.threads.hosting.epoch_positions import has_reached
 from penstock.engines.threads.hosting.epoch_start import check_own_changelogs, require_continuous
-from penstock.engines.threads.hosting.log_notes import LogNotes, read_notes, write_notes
+from penstock.engines.threads.hosting.plan_notes import LogNotes, read_notes, write_notes
 from penstock.engines.threads.replicas.replica_folders import continuous_replicas
 from penstock.errors import CheckpointMismatchError
 from penstock.log.groups.offset_regressions import MARK, is_of_batches, set_by_others

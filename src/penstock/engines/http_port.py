@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from penstock.config import StreamsConfig
     from penstock.engines.app_metrics import AppMetrics
-    from penstock.engines.committed.interactive_queries import StoreQueries
+    from penstock.engines.committed_state.interactive_queries import StoreQueries
     from penstock.engines.extensions import ApplicationExtensions
     from penstock.engines.lifecycle import State
     from penstock.query.http.server import QueryServer

@@ -14,7 +14,7 @@ from penstock.base.log_lines import Work, ended_without_trace, lines_on_terminal
 from penstock.config import StreamsConfig
 from penstock.engines.app_metrics import AppMetrics
 from penstock.engines.application_figures import BatchMeter, RunLog
-from penstock.engines.committed.interactive_queries import StoreQueries
+from penstock.engines.committed_state.interactive_queries import StoreQueries
 from penstock.engines.event_loop import AsyncKafkaStreams, Embedding
 from penstock.engines.extensions import ApplicationExtensions, ApplicationHandle
 from penstock.engines.http_port import HttpPort

@@ -28,7 +28,7 @@ from penstock.errors import (
 )
 from penstock.metrics.task_counts import EXAMPLES, Cause, Example
 from penstock.runtime.dead_letters import DeadLetter, ErrorContext, Origin
-from penstock.runtime.error_texts_and_counts import DropLines, function_of, line_of
+from penstock.runtime.error_reporting import DropLines, function_of, line_of
 from penstock.runtime.exception_handlers import Change, Handler, Response, TopicRecord, handler_of, is_decided
 from penstock.runtime.punctuation import PunctuationQueue
 from penstock.runtime.rows import Headers, Place, RecordContext, TaskInput

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.errors import PenstockError, SerializationError
-from penstock.runtime.error_texts_and_counts import NamingStores
+from penstock.runtime.error_reporting import NamingStores
 from penstock.runtime.exception_handlers import is_of_record
 from penstock.runtime.processors import ProcessOperator, single_row
 from penstock.runtime.rows import Place, Rows

@@ -19,7 +19,7 @@ from penstock.runtime.sensor import RecordWork, Sensor
 
 if TYPE_CHECKING:
     from penstock.runtime.context import TaskContext
-    from penstock.runtime.error_texts_and_counts import NamingStores
+    from penstock.runtime.error_reporting import NamingStores
     from penstock.runtime.graph import Graph
     from penstock.runtime.operator import Operator, RowStep
     from penstock.runtime.sources_and_sinks import SinkWriter

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import SerializationError, TopologyError
-from penstock.runtime import async_calls, error_texts_and_counts, functions, processors
+from penstock.runtime import async_calls, error_reporting, functions, processors
 from penstock.runtime import tables as table_operators
 from penstock.runtime.aggregate import operators as aggregate_operators
 from penstock.runtime.context import Running, Surroundings, TaskContext
@@ -309,7 +309,7 @@ class StreamTask:
         context.end()
         if self._missing.nodes:
             self._missing.report()
-        for where, count in error_texts_and_counts.take().items():
+        for where, count in error_reporting.take().items():
             self._sensor.on_reported(self.task_id, where, count)
         output = self._output(records_in, context.dropped - dropped, started)
         context.let_go()
@@ -635,7 +635,7 @@ class Attempts:
         Where nobody knows which record it was, there are none.
         """
         context, events = self._context, self._events
-        for where, count in error_texts_and_counts.take().items():
+        for where, count in error_reporting.take().items():
             events.sensor.on_reported(context.task_id, where, count)
         written = self._collector.written()
         before = context.begin_attempt(self._journal)
@@ -658,7 +658,7 @@ class Attempts:
         context.go_back(before)
         self._collector.go_back(written)
         events.forget()
-        error_texts_and_counts.take()
+        error_reporting.take()
         return failed
 
     def _ask(self, written: Mapping[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""The logical graph: frozen nodes with Kafka's names. Pure data."""
+"""The nodes of the logical graph: sources, processors and sinks, with Kafka's names."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from penstock.console.recorder import Recorder, Watched
 from penstock.engines.spark.progress import BatchProgress
 from penstock.errors import PenstockError, ProcessingError
 from penstock.metrics.task_counts import OTHER_REASONS, Cause, Example
-from penstock.runtime.error_texts_and_counts import line_of
+from penstock.runtime.error_reporting import line_of
 
 MINUTE = 60_000
 DAY = 24 * 60 * MINUTE

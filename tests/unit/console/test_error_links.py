@@ -18,7 +18,7 @@ from penstock.console.error_groups import ErrorGroups
 from penstock.console.messages import MessageQuery, one_message
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.engines.micro_batches.envelope import Envelope, EnvelopeKind
-from penstock.engines.micro_batches.worker.exactly_once import run_task
+from penstock.engines.micro_batches.worker.task_attempt import run_task
 from penstock.engines.micro_batches.worker.task_batch import TaskBatch
 from penstock.engines.spark.progress import batch_progress
 from penstock.errors import AppFailedError, PenstockError, ProcessingError

@@ -42,7 +42,7 @@ from penstock.console.part_interfaces import ConnectorState
 from penstock.console.recorded_metrics import recorded_metrics
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.engines.micro_batches.envelope import Envelope, EnvelopeKind
-from penstock.engines.micro_batches.worker.exactly_once import run_task
+from penstock.engines.micro_batches.worker.task_attempt import run_task
 from penstock.engines.micro_batches.worker.task_batch import TaskBatch
 from penstock.errors import ProcessingError
 from penstock.log.base import TopicPartition

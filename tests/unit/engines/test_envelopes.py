@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from penstock.engines.micro_batches.envelope import Envelope, EnvelopeKind, decode, encode
 from penstock.engines.micro_batches.spark_tasks import slot_of, slots_of
 from penstock.engines.micro_batches.stage_rows import HandedRows, Outbox, rows_by_task
-from penstock.engines.micro_batches.worker.exactly_once import topic_batches
+from penstock.engines.micro_batches.worker.task_attempt import topic_batches
 from penstock.engines.offsets.offsets import SourceOffset, batch_ends
 from penstock.engines.offsets.start_positions import ReadSettings
 from penstock.engines.spark.job import SparkJob

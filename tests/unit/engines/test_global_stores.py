@@ -17,7 +17,7 @@ from penstock import Materialized, StreamsBuilder
 from penstock.engines import global_store_copy as global_copy
 from penstock.engines.app_metrics import AppMetrics
 from penstock.engines.lifecycle import State
-from penstock.engines.micro_batches.worker import exactly_once
+from penstock.engines.micro_batches.worker import task_attempt
 from penstock.engines.spark.progress import batch_progress
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.runtime.sensor import Sensor
@@ -90,8 +90,8 @@ def test_a_worker_of_many_applications_goes_on_with_a_log_that_it_has_closed(app
     data, log = app
     append(log, "names", [("w0", "zero")])
     run(data, 0)
-    for number in range(2 * exactly_once._MOST_LOGS):
-        exactly_once.log_of(replace(loaded(data), epoch=1_000 + number))
+    for number in range(2 * task_attempt._MOST_LOGS):
+        task_attempt.log_of(replace(loaded(data), epoch=1_000 + number))
     append(log, "names", [("w1", "one")])
     run(data, 1)
     assert seen(data, 1) == {("w0", "zero"), ("w1", "one")}
@@ -132,7 +132,7 @@ def test_a_copy_of_an_earlier_version_is_filled_anew(app: Prepared) -> None:
     data, log = app
     append(log, "names", [("w0", "zero"), ("w1", "one"), ("w2", "two")])
     run(data, 0)
-    exactly_once.close_global_stores()
+    task_attempt.close_global_stores()
     job = loaded(data)
     identity = f"{job.plan.application_id} {job.checkpoint} {job.fingerprint}"
     copy = LmdbReplica(global_place(job.replica_root, identity), identity, ["names"])

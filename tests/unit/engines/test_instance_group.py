@@ -14,12 +14,12 @@ import pytest
 
 from penstock import KafkaStreams, Materialized, StreamsBuilder, StreamsConfig
 from penstock.base.clock import unix_ms
+from penstock.engines.application.application_lease import SharedTenure
 from penstock.engines.application.planning import PlannedApp, plan_for
-from penstock.engines.application.tenure import SharedTenure
-from penstock.engines.committed.opening import GroupInstances
+from penstock.engines.committed_state.opening import GroupInstances
 from penstock.engines.threads.hosting.epoch_start import NewEpoch, prepare_epoch
 from penstock.engines.threads.hosting.instance_group import InstanceGroup
-from penstock.engines.threads.hosting.log_notes import StartNote
+from penstock.engines.threads.hosting.plan_notes import StartNote
 from penstock.errors import ConfigError, FencedError
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log

@@ -11,9 +11,9 @@ from penstock import Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.engines.application.application_mode import in_own_mode, known_mode, may_have_run, set_mode
 from penstock.engines.application.locations import Locations
-from penstock.engines.committed.continuous_state import ReplicatedState
-from penstock.engines.committed.micro_batch_state import CommittedState
-from penstock.engines.committed.opening import open_committed
+from penstock.engines.committed_state.continuous_state import ReplicatedState
+from penstock.engines.committed_state.micro_batch_state import CommittedState
+from penstock.engines.committed_state.opening import open_committed
 from penstock.log.base import TopicPartition
 from penstock.log.groups.offset_regressions import MARK, RESET_NOTE, epoch_note
 from penstock.log.open import open_log

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.engines.micro_batches.envelope import Envelope, EnvelopeKind
-from penstock.engines.micro_batches.worker.exactly_once import read_planned_range
+from penstock.engines.micro_batches.worker.task_attempt import read_planned_range
 from penstock.errors import OffsetOutOfRangeError
 from penstock.log.open import open_log
 

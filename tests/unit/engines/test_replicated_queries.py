@@ -14,9 +14,9 @@ import pytest
 
 from penstock.config import StreamsConfig
 from penstock.engines.application.locations import Locations
-from penstock.engines.committed.continuous_state import ReplicatedState
-from penstock.engines.committed.micro_batch_state import CommittedState
-from penstock.engines.committed.opening import lag_of, open_committed, state_of_checkpoint
+from penstock.engines.committed_state.continuous_state import ReplicatedState
+from penstock.engines.committed_state.micro_batch_state import CommittedState
+from penstock.engines.committed_state.opening import lag_of, open_committed, state_of_checkpoint
 from penstock.engines.threads.loop.stream_thread import ThreadLog
 from penstock.errors import StateError
 from penstock.log.open import open_log

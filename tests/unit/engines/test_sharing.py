@@ -20,8 +20,7 @@ import pytest
 from eventually import eventually
 from penstock import KafkaStreams, StreamsBuilder, StreamsConfig
 from penstock.base.clock import unix_ms
-from penstock.engines.application.planning import PlannedApp, plan_for
-from penstock.engines.application.tenure import (
+from penstock.engines.application.application_lease import (
     LeaseTenure,
     SharedTenure,
     SharingRecord,
@@ -29,6 +28,7 @@ from penstock.engines.application.tenure import (
     wait_for_lease,
     wait_to_share,
 )
+from penstock.engines.application.planning import PlannedApp, plan_for
 from penstock.engines.application_figures import BatchMeter
 from penstock.engines.application_run import Run
 from penstock.engines.factory import engine_of
@@ -51,7 +51,7 @@ from penstock.topology.topology import Topology
 HOLDER = """
 import os, socket, sys, time
 from penstock import StreamsConfig
-from penstock.engines.application.tenure import LeaseTenure
+from penstock.engines.application.application_lease import LeaseTenure
 from penstock.log import processes
 from penstock.log.open import open_log
 
@@ -214,7 +214,7 @@ def test_after_a_refusal_another_start_may_ask_again(url: str, log: EmbeddedLog,
 def test_an_instance_that_does_not_offer_is_not_waited_for_long(
     url: str, log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.engines.application.tenure._OFFER_MS", 0)
+    monkeypatch.setattr("penstock.engines.application.application_lease._OFFER_MS", 0)
     silent = Holder(url, "is silent")
     try:
         with pytest.raises(FencedError, match="runs already"):
@@ -244,7 +244,7 @@ def test_one_process_does_not_share_with_itself(url: str, log: EmbeddedLog) -> N
 
 def test_a_request_counts_for_some_time(log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch) -> None:
     record, now = SharingRecord(log, "app"), unix_ms()
-    monkeypatch.setattr("penstock.engines.application.tenure.unix_ms", lambda: now)
+    monkeypatch.setattr("penstock.engines.application.application_lease.unix_ms", lambda: now)
     record.offer("one")
     assert not record.read().is_asked
     record.ask()
@@ -327,7 +327,7 @@ def test_instances_that_begin_to_share_wait_for_one_that_has_the_lease_for_a_mom
         SharedTenure(log, config(url)).take()
     SharingRecord(log, "app").ask()
     clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: log.release_lease(lease))
-    monkeypatch.setattr("penstock.engines.application.tenure.time", clock)
+    monkeypatch.setattr("penstock.engines.application.application_lease.time", clock)
     SharedTenure(log, config(url)).take()
 
 
@@ -383,7 +383,7 @@ def test_a_holder_that_does_not_offer_to_share_is_not_waited_for_long(
         now += 61.0
 
     clock = SimpleNamespace(monotonic=lambda: now, sleep=sleep)
-    monkeypatch.setattr("penstock.engines.application.tenure.time", clock)
+    monkeypatch.setattr("penstock.engines.application.application_lease.time", clock)
     with pytest.raises(FencedError, match="runs already: a classic one"):
         SharedTenure(log, config(url)).take()
     assert now == 61.0
@@ -394,7 +394,7 @@ def test_an_instance_whose_start_takes_long_asks_again(
 ) -> None:
     now = 0.0
     clock = SimpleNamespace(monotonic=lambda: now, sleep=time.sleep)
-    monkeypatch.setattr("penstock.engines.application.tenure.time", clock)
+    monkeypatch.setattr("penstock.engines.application.application_lease.time", clock)
     tenure = SharedTenure(log, config(url, **{"group.protocol": "streams"}))
     tenure.take()
     SharingRecord(log, "app")._change(lambda before: replace(before, asked_ms=1))  # it counts no more

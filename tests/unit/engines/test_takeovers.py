@@ -18,7 +18,7 @@ from penstock.engines.micro_batches.engine import prepare_job
 from penstock.engines.micro_batches.envelope import Envelope, EnvelopeKind
 from penstock.engines.micro_batches.takeovers import check_changelog_ends, check_group, note_changelog_ends
 from penstock.engines.micro_batches.worker import open_tasks
-from penstock.engines.micro_batches.worker.exactly_once import run_task
+from penstock.engines.micro_batches.worker.task_attempt import run_task
 from penstock.engines.micro_batches.worker.task_batch import TaskBatch
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.errors import CheckpointMismatchError

@@ -17,7 +17,7 @@ from penstock.config import StreamsConfig
 from penstock.engines.application.planning import PlannedApp, plan_for
 from penstock.engines.micro_batches.engine import prepare_job
 from penstock.engines.micro_batches.envelope import Envelope, EnvelopeKind
-from penstock.engines.micro_batches.worker.exactly_once import run_task
+from penstock.engines.micro_batches.worker.task_attempt import run_task
 from penstock.engines.micro_batches.worker.task_batch import TaskBatch
 from penstock.engines.spark.job import load_job
 from penstock.log.embedded.log import EmbeddedLog

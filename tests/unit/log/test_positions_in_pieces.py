@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.cli.logs.records import TextConsumer
+from penstock.cli.topics.records import TextConsumer
 from penstock.connect.storage.topic_table import TableChange, TopicTable
 from penstock.connect.worker_client import Tap
 from penstock.errors import LogUnavailableError

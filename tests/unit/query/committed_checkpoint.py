@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from penstock.engines.committed.micro_batch_state import CommittedState, QueriedStores
-from penstock.engines.committed.task_state import ReplicaFolders
+from penstock.engines.committed_state.micro_batch_state import CommittedState, QueriedStores
+from penstock.engines.committed_state.task_state import ReplicaFolders
 from penstock.serde import Serdes
 from penstock.serde.windowed import Window, Windowed
 from penstock.state.checkpoint import write_document

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.committed import task_state as tasks
+from penstock.engines.committed_state import task_state as tasks
 from penstock.errors import StateError
 from penstock.query import QueryableStoreTypes, StoreQueryParameters
 from penstock.query.stores import open_store
@@ -229,8 +229,8 @@ def test_many_threads_while_batches_are_committed(checkpoint, state):
 def test_unknown_stores_and_other_applications(checkpoint, state):
     with pytest.raises(StateError, match="Did you mean plain"):
         opened(state, "plian")
-    from penstock.engines.committed.micro_batch_state import CommittedState, QueriedStores
-    from penstock.engines.committed.task_state import ReplicaFolders
+    from penstock.engines.committed_state.micro_batch_state import CommittedState, QueriedStores
+    from penstock.engines.committed_state.task_state import ReplicaFolders
 
     from .conftest import SPECS
 

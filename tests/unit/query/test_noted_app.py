@@ -12,7 +12,7 @@ import pytest
 from eventually import eventually
 from penstock import Materialized, StreamsBuilder, Suppressed, TimeWindows
 from penstock.console.applications import Applications
-from penstock.engines.committed.opening import state_of_checkpoint
+from penstock.engines.committed_state.opening import state_of_checkpoint
 from penstock.engines.threads.app import ThreadApp, noted_app, write_noted_app
 from penstock.errors import StateError
 from penstock.log.embedded.log import EmbeddedLog

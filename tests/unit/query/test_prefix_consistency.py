@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.engines.committed import task_state as tasks_module
+from penstock.engines.committed_state import task_state as tasks_module
 from penstock.query import StoreQueryParameters
 from penstock.query.stores import open_store
 

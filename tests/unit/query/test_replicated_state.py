@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from penstock import KafkaStreams, Materialized, StreamsBuilder
-from penstock.engines.committed.continuous_state import LogCommits, ReplicatedState, ReplicatedStores
+from penstock.engines.committed_state.continuous_state import LogCommits, ReplicatedState, ReplicatedStores
 from penstock.engines.threads.loop.stream_thread import ThreadLog
 from penstock.engines.threads.replicas import restoring
 from penstock.engines.threads.replicas.task_replica import TaskReplica
@@ -365,7 +365,7 @@ def test_an_application_made_anew_is_not_answered_from_old_replicas(tmp_path: Pa
 
 
 def test_more_partitions_are_read_when_it_is_planned_anew(tmp_path: Path, log: EmbeddedLog) -> None:
-    from penstock.engines.committed import continuous_state as replicated
+    from penstock.engines.committed_state import continuous_state as replicated
 
     apps = [app_in(tmp_path, cast("ThreadLog", log), "direct", partitions=1)]
     append(log, "lines", [("a", "x", 1)], 0)

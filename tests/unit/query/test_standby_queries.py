@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app as command
-from penstock.engines.committed.continuous_state import ReplicatedState, ReplicatedStores
+from penstock.engines.committed_state.continuous_state import ReplicatedState, ReplicatedStores
 from penstock.engines.threads.loop.stream_thread import ThreadLog
 from penstock.engines.threads.replicas.replica_folders import place_of
 from penstock.engines.threads.replicas.task_replica import TaskReplica

@@ -1,1 +1,1 @@
-"""The joins of streams and tables."""
+"""The join verbs of streams and tables, and the nodes that they add to a topology."""

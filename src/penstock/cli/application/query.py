@@ -95,11 +95,11 @@ class StateOptions:
             )
         if not target:
             self._refuse_config("a checkpoint")
-            from penstock.engines.committed.opening import state_of_checkpoint
+            from penstock.engines.committed_state.opening import state_of_checkpoint
 
             return QueryService(state_of_checkpoint(self.checkpoint, open_log=self._log()))
         from penstock.config import StreamsConfig
-        from penstock.engines.committed.opening import lag_of, open_committed
+        from penstock.engines.committed_state.opening import lag_of, open_committed
 
         named = AppOptions(target, self.bootstrap, self.command_config, self.config, self.config_file)
         topology, config = named.load()

@@ -71,7 +71,7 @@ def _replays(
 ) -> list[Replay]:
     from penstock.cli.options import open_log_at
     from penstock.engines.application.locations import Locations, log_settings
-    from penstock.engines.committed.opening import ThreadsPlanner
+    from penstock.engines.committed_state.opening import ThreadsPlanner
     from penstock.testing.replay import replays_of
     from penstock.topology.configured import with_settings
 

@@ -1,3 +1,3 @@
-"""Penstock's notes beside Spark's checkpoint, and their checks at a start."""
+"""What both engines need of an application before it runs: its plan, internal topics, lease, mode and folders."""
 
 __all__: list[str] = []

@@ -392,7 +392,7 @@ def _warmed(data: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
         prepare_worker()
         import polars as pl
 
-        from penstock.engines.micro_batches.worker.exactly_once import log_of
+        from penstock.engines.micro_batches.worker.task_attempt import log_of
 
         job = load_job(data)
         job.topology  # noqa: B018 - unpickled with its functions and what they import

@@ -1,1 +1,1 @@
-"""Consumer groups."""
+"""Consumer groups as they are administered: members, offsets, lag, resets."""

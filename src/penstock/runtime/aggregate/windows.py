@@ -1,4 +1,4 @@
-"""Windows of rows: those that a row is in, and results once one has closed, Kafka's ``EmitStrategy.onWindowClose``.
+"""The assignment of rows to hopping windows, and results once a window has closed: ``EmitStrategy.onWindowClose``.
 
 With that strategy an operator checks for closed windows after each record, at most once per emit interval of wall-clock
 time. Windows that have closed since the last check are read from the store and sent with the record that caused the

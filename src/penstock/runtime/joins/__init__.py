@@ -1,3 +1,3 @@
-"""Joins of streams and tables."""
+"""The operators of joins."""
 
 __all__: list[str] = []

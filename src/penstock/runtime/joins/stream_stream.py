@@ -1,4 +1,4 @@
-"""Joins of two streams.
+"""The operators that join two streams in a window.
 
 The nodes of one join share its two sides and the join itself. In a batch both `JoinWindow` nodes run first and note
 their rows; then the first of the two join nodes matches the rows of both sides, each with the rows stored before the

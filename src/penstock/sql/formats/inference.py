@@ -1,4 +1,4 @@
-"""The columns that a schema in the registry says."""
+"""Schema inference: the columns of a source that names none, from the registry's schema of its topic."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from penstock.base.log_lines import own_logger
-from penstock.runtime.error_texts_and_counts import report
+from penstock.runtime.error_reporting import report
 from penstock.sql.types import SqlValueError
 
 __all__ = ["EvaluationErrors", "FunctionFailed"]

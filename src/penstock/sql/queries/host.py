@@ -160,7 +160,7 @@ class CommittedQueries:
         return run_query(state, request, is_active=False)
 
     def _state(self, writer: QueryPlan) -> CommittedStores:
-        from penstock.engines.committed.opening import open_committed
+        from penstock.engines.committed_state.opening import open_committed
 
         with self._lock:
             plan, state = self._open.get(writer.id, (None, None))

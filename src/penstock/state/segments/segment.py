@@ -1,4 +1,4 @@
-"""Segments, in memory and in bytes.
+"""A segment: the changes of one task in one batch, in memory and in bytes.
 
 A segment is one file: a magic word, a JSON header, sections of Arrow IPC (lz4), and a BLAKE2b checksum of all that.
 

@@ -107,7 +107,7 @@ def _run_all(
         return
     from pyspark import TaskContext
 
-    from penstock.engines.micro_batches.worker.exactly_once import log_of, run_task
+    from penstock.engines.micro_batches.worker.task_attempt import log_of, run_task
     from penstock.engines.micro_batches.worker.task_batch import TaskBatch, prepare_transactions
 
     context = TaskContext.get()

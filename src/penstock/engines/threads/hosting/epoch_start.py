@@ -15,7 +15,7 @@ from penstock.engines.spark.topology_bytes import pickle_app
 from penstock.engines.threads.app import ThreadApp, write_noted_app
 from penstock.engines.threads.hosting.epoch_job import ContinuousJob
 from penstock.engines.threads.hosting.epoch_positions import KnownPositions, commit_start_positions, restore_positions
-from penstock.engines.threads.hosting.log_notes import (
+from penstock.engines.threads.hosting.plan_notes import (
     LogNotes,
     StartNote,
     read_notes,

@@ -6,7 +6,7 @@ import logging
 import re
 
 from penstock import StreamsBuilder
-from penstock.runtime.error_texts_and_counts import DropLines
+from penstock.runtime.error_reporting import DropLines
 from penstock.testing import TopologyTestDriver
 
 

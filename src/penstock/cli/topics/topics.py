@@ -220,7 +220,7 @@ def consume(
 
     Keys and values are decoded with the serdes of the application that writes the topic; those of other topics as text.
     """
-    from penstock.cli.logs.records import ReadRange, TextConsumer, line_of
+    from penstock.cli.topics.records import ReadRange, TextConsumer, line_of
     from penstock.console.filtering import Selection
 
     only = Selection.of(condition)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from penstock.engines.committed.queryable_stores import GlobalReader, QueryableStores, typed_view
-from penstock.engines.committed.task_state import AheadError, ReplicaFolders, TaskReader, TaskView
+from penstock.engines.committed_state.queryable_stores import GlobalReader, QueryableStores, typed_view
+from penstock.engines.committed_state.task_state import AheadError, ReplicaFolders, TaskReader, TaskView
 from penstock.engines.spark.spark_log import committed_batches
 from penstock.errors import InvalidStateError, StateError
 from penstock.query.placement import LagInfo

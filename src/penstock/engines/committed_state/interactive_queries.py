@@ -41,7 +41,7 @@ class StoreQueries:
         """Return the service that answers queries; it is opened at the first call."""
         with self._opening:
             if self._opened is None:
-                from penstock.engines.committed.opening import instances_of, lag_of, open_committed
+                from penstock.engines.committed_state.opening import instances_of, lag_of, open_committed
                 from penstock.query.http.service import QueryService
 
                 state = open_committed(self._topology, self._config)

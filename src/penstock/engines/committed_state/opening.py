@@ -18,9 +18,9 @@ from penstock.engines.application.application_mode import CONTINUOUS, checkpoint
 from penstock.engines.application.application_note import read_application
 from penstock.engines.application.locations import Locations, open_app_log
 from penstock.engines.application.planning import plan_for
-from penstock.engines.committed.continuous_state import ReplicatedState, ReplicatedStores
-from penstock.engines.committed.micro_batch_state import CommittedState, QueriedStores
-from penstock.engines.committed.task_state import ReplicaFolders
+from penstock.engines.committed_state.continuous_state import ReplicatedState, ReplicatedStores
+from penstock.engines.committed_state.micro_batch_state import CommittedState, QueriedStores
+from penstock.engines.committed_state.task_state import ReplicaFolders
 from penstock.engines.global_store_copy import GlobalStores
 from penstock.engines.threads.app import ThreadApp, noted_app
 from penstock.errors import CoPartitionError, LogUnavailableError, PenstockError, StateError, UnknownTopicError

@@ -1,4 +1,4 @@
-"""`penstock datagen` and `penstock connect`: sources of records."""
+"""`penstock datagen`: made-up records of an access log, a shop, or page views."""
 
 from __future__ import annotations
 
@@ -6,25 +6,19 @@ import enum
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.base.terminal.human_numbers import counted
-from penstock.cli.connect import apply_and_tap, run_connector, worker
-from penstock.cli.connect.worker import register_java
 from penstock.cli.options import LogOptions, grouped, instant_ms
-from penstock.cli.output import console, waiting, working
-from penstock.errors import ConfigError
+from penstock.cli.output import console, working
 
 if TYPE_CHECKING:
     from penstock.connect.record_generators import Generated, GeneratorSettings
     from penstock.log.base import TopicLog
 
 __all__ = ["register"]
-
-connectors = typer.Typer(help="Connectors between files and topics.", no_args_is_help=True)
 
 
 class Generator(enum.StrEnum):
@@ -36,13 +30,8 @@ class Generator(enum.StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the command."""
     app.command()(grouped(datagen))
-    run_connector.register(connectors)
-    worker.register(connectors)
-    register_java(connectors)
-    apply_and_tap.register(connectors)
-    app.add_typer(connectors, name="connect")
 
 
 def datagen(
@@ -131,39 +120,3 @@ def _append(log: TopicLog, group: Iterable[Generated], partitions: int) -> int:
     for producer in producers.values():
         producer.flush()
     return sum(producer.sent for producer in producers.values())
-
-
-@connectors.command("file")
-@grouped
-def connect_file(
-    *,
-    path: Annotated[Path, typer.Option(help="The text file.")],
-    topic: Annotated[str, typer.Option(help="The topic; created if it does not exist.")],
-    follow: Annotated[bool, typer.Option("--follow/--once", help="Wait for new lines, or stop at the end.")] = True,
-    name: Annotated[str, typer.Option(help="The connector's name, under which its position is stored.")] = "",
-    partitions: Annotated[int, typer.Option(min=1, help="The partitions of a created topic.")] = 1,
-    where: LogOptions,
-) -> None:
-    """Read a growing text file, line by line, into a topic; continues exactly where it stopped."""
-    from penstock.connect.file_source import FileSource
-
-    out = console(stderr=True)
-    if not topic:
-        raise ConfigError("--topic is empty")
-    with where.open(create=True) as log:
-        source = FileSource(log, path, topic, name=name, partitions=partitions, on_note=out.print)
-        try:
-            if follow:
-                source.follow()
-            else:
-                with waiting(f"reading {path}"):
-                    source.run_once()
-        except KeyboardInterrupt:
-            source.stop()
-        finally:
-            status = source.status()
-            out.print(
-                f"{counted(status.lines, 'line')} to {topic}; {status.total_lines:,} in all, "
-                f"{status.behind_bytes:,} bytes left"
-            )
-            source.close()

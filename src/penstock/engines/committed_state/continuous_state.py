@@ -35,8 +35,8 @@ import lmdb
 
 from penstock.base.clock import unix_ms
 from penstock.base.log_lines import own_logger
-from penstock.engines.committed.queryable_stores import GlobalReader, QueryableStores, typed_view
-from penstock.engines.committed.task_state import SharedReplica
+from penstock.engines.committed_state.queryable_stores import GlobalReader, QueryableStores, typed_view
+from penstock.engines.committed_state.task_state import SharedReplica
 from penstock.engines.threads.replicas.replica_folders import continuous_place, known_place
 from penstock.engines.threads.replicas.restoring import (
     Restorer,
