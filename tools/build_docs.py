@@ -430,6 +430,7 @@ def parity(results: dict[str, Any]) -> str:
                 ("calls of coroutine functions, many at once", "`map_async`, `map_values_async`"),
                 ("functions that work on whole batches", "Polars expressions in place of functions, `agg`"),
                 ("streaming DataFrames in and out", "`stream_dataframe`, `to_dataframe`"),
+                ("results in a table or a database, by a sink connector beside the application", "`KStream.sink_to`"),
                 ("key-value stores with a time to live", "`Stores.key_value(name, ttl=...)`"),
                 ("windows that close on an idle stream", "`emit_strategy('on_window_close', idle=...)`"),
                 (

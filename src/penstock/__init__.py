@@ -143,6 +143,7 @@ _MODULES = {
 }
 # What stands above the core and plugs into it; each is imported when the core first asks for it.
 declare("penstock.applications", "console", "penstock.console.extension:ConsoleExtension")
+declare("penstock.applications", "connectors", "penstock.connect.application_sinks:ConnectorSinks")
 declare("penstock.languages", "sql", "penstock.sql:stream")
 
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

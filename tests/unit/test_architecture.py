@@ -150,7 +150,9 @@ def test_places_of_packages_that_are_not_there_are_found(script, tmp_path):
     findings = script.check_places(tmp_path)
     assert "LAYERS or ROOMS name log, which does not exist" in findings
     assert "LAYERS or ROOMS name state/changelog, which does not exist" in findings
-    assert not any(text.endswith(("state, which does not exist", "views, which does not exist")) for text in findings)
+    assert not any(
+        text.endswith((" state, which does not exist", " state/views, which does not exist")) for text in findings
+    )
 
 
 def test_equal_names_of_test_files_are_found(script, tmp_path):

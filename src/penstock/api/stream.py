@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -14,7 +14,7 @@ from penstock.api.options import Branched, Consumed, Grouped, Materialized, Name
 from penstock.api.processing.async_verbs import AsyncVerbs
 from penstock.api.processing.build import process
 from penstock.api.serdes import common
-from penstock.api.topic_verbs import repartition, through, to_topic
+from penstock.api.topic_verbs import connector_settings, repartition, through, to_topic
 from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError
 from penstock.topology.building.graph import ProcessorGraph
@@ -392,6 +392,37 @@ class KStream(AsyncVerbs[K, V], JoinVerbs[K, V]):
     def to(self, topic: str | Callable[..., str], produced: Produced | None = None, *, name: Name = None) -> None:
         """Write to a topic, or to the one returned by a function of (key, value) or (key, value, record context)."""
         to_topic(self._handle, topic, option(produced, Produced, "to"), name_of(name))
+
+    def sink_to(
+        self, connector: Mapping[str, Any], *, topic: str, produced: Produced | None = None, name: Name = None
+    ) -> None:
+        """Write to a topic, which a sink connector carries on while the application runs; not in Kafka Streams.
+
+        The topic has the results, exactly once. A thread of the application's own process runs the connector in the
+        group ``connect-<name>``, and goes on where it stopped: several instances share the topic's partitions. A sink
+        that keeps offsets with its data, such as those of Delta Lake, Apache Iceberg and object stores, and JDBC with
+        ``exactly.once``, has each record once. An error of the connector ends the application. A run until "latest"
+        ends when the sink has all. In a test driver the records are in the topic.
+
+        >>> from penstock import StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> orders = builder.stream("orders").filter(lambda order: order["total"] > 0)
+        >>> orders.sink_to({"connector.class": "DeltaSink", "table.uri": "lake/orders"}, topic="paid")
+
+        Args:
+            connector: Its settings, as a worker of Kafka Connect takes them, without ``topics``. ``name`` is by default
+                ``<application.id>-<topic>``. Keys are read as text and values as JSON, unless it names converters.
+            topic: The topic.
+            produced: Serdes and partitioner of the topic.
+            name: The sink node's name.
+
+        Raises:
+            TopologyError: The settings name no connector, or topics.
+        """
+        check_name(topic, "topic")
+        to_topic(
+            self._handle, topic, option(produced, Produced, "sink_to"), name_of(name), connector_settings(connector)
+        )
 
     def to_dataframe(self, topic: str, produced: Produced | None = None, *, name: Name = None) -> DataFrameOutput:
         """Write to a topic that is read as a streaming Spark DataFrame.

@@ -1,4 +1,4 @@
-"""Topics of streams and tables: their source nodes, and the verbs ``to``, ``repartition`` and ``through``."""
+"""Topics of streams and tables: their source nodes; ``to``, ``sink_to``, ``repartition`` and ``through``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.api.handle import StreamHandle, option
 from penstock.api.options import Consumed, Produced, Repartitioned
 from penstock.api.serdes import for_internal, for_topic
+from penstock.base.argument_checks import check_mapping
 from penstock.errors import TopologyError
 from penstock.topology.building.builder import Partitioning
 from penstock.topology.building.graph import SinkGraph, SourceGraph
@@ -19,7 +20,7 @@ from penstock.topology.timestamp_extractors import extractor_of
 if TYPE_CHECKING:
     from penstock.topology.building.builder import GraphBuilder
 
-__all__ = ["read", "repartition", "source_node", "through", "to_topic", "topic_names"]
+__all__ = ["connector_settings", "read", "repartition", "source_node", "through", "to_topic", "topic_names"]
 
 
 def source_node(
@@ -69,8 +70,14 @@ def partitioner(fn: Callable[..., Any] | None, verb: str) -> Function | None:
     return None if fn is None else Function.wrap(fn, verb=f"{verb}: partitioner", allowed=(4, 5), expression=False)
 
 
-def to_topic(handle: StreamHandle, topic: str | Callable[..., str], produced: Produced, name: str | None) -> None:
-    """Add `KStream.to`."""
+def to_topic(
+    handle: StreamHandle,
+    topic: str | Callable[..., str],
+    produced: Produced,
+    name: str | None,
+    connector: tuple[tuple[str, str], ...] = (),
+) -> None:
+    """Add `KStream.to`; with the settings of a connector `KStream.sink_to`."""
     static = isinstance(topic, str)
     if isinstance(topic, str):
         check_name(topic, "topic")
@@ -88,8 +95,36 @@ def to_topic(handle: StreamHandle, topic: str | Callable[..., str], produced: Pr
         value_serde=produced.value_serde if produced.value_serde is not None else for_topic(handle.value_serde),
         topic_fn=topic_fn,
         partitioner=partitioner(produced.partitioner, "to"),
+        connector=connector,
     )
     handle.builder.add(handle.graph, graph)
+
+
+def connector_settings(settings: object) -> tuple[tuple[str, str], ...]:
+    """Return the settings of `KStream.sink_to` as texts, as Connect has them.
+
+    Raises:
+        TopologyError: They are no mapping, name no connector, or a topic.
+    """
+    texts: dict[str, str] = {}
+    for name, value in check_mapping(settings, "sink_to(): the connector").items():
+        if not isinstance(name, str) or not isinstance(value, str | int | float):
+            raise TopologyError(
+                f"sink_to(): the connector's setting {name!r} is {value!r}",
+                hint="Settings are texts, numbers, or True.",
+            )
+        texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    if not texts.get("connector.class"):
+        raise TopologyError(
+            "sink_to(): the connector has no connector.class",
+            hint='For example {"connector.class": "DeltaSink", "table.uri": "lake/orders"}.',
+        )
+    for name in ("topics", "topics.regex"):
+        if name in texts:
+            raise TopologyError(
+                f"sink_to(): the connector has {name}", hint="It reads the topic that topic= names, and no other."
+            )
+    return tuple(texts.items())
 
 
 def repartition(handle: StreamHandle, options: Repartitioned, name: str | None) -> StreamHandle:

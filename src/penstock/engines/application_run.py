@@ -98,6 +98,11 @@ class Run:
         self._tenure: Tenure | None = None
         self._looked = time.monotonic()
 
+    @property
+    def until_latest(self) -> bool:
+        """Whether it ends when the records that existed at the start have been processed."""
+        return self._until_latest
+
     def launch(self, *, until_latest: bool) -> None:
         """Check everything and start the query; after an error call `release`."""
         self._meter.doing("looking at topics and state")

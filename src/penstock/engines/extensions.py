@@ -74,6 +74,10 @@ class ApplicationExtension:
         """Return whether the application is to stop; asked about ten times a second."""
         return False
 
+    def error(self) -> PenstockError | None:
+        """Return the error that is to end the application, if there is one; asked as often, and after `close`."""
+        return None
+
     def page(self) -> Beside | None:
         """Return what to serve at the application's HTTP port, below a prefix of its own; asked once, if it has one."""
         return None
@@ -142,6 +146,11 @@ class ApplicationExtensions:
     def is_stop_requested(self) -> bool:
         """Return whether one wants the application to stop."""
         return any(self._guarded(name, each.is_stop_requested) for name, each in self._loaded.items())
+
+    def error(self) -> PenstockError | None:
+        """Return the first error that is to end the application."""
+        errors = (self._guarded(name, each.error) for name, each in self._loaded.items())
+        return next((error for error in errors if error is not None), None)
 
     def pages(self) -> list[Beside]:
         """Return what to serve at the HTTP port."""

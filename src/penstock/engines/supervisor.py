@@ -73,7 +73,7 @@ class Supervisor:
         lifecycle, run = self._lifecycle, self.run
         try:
             while not self._has_ended():
-                pass
+                self._raise_of_extensions()
         except Exception as error:  # noqa: BLE001 - whatever it is: nobody must wait for ever for a watcher that is gone
             if not lifecycle.stop.is_set():
                 self._fail(error if isinstance(error, PenstockError) else spark_is_gone(error))
@@ -84,7 +84,14 @@ class Supervisor:
         lifecycle.become(State.PENDING_SHUTDOWN)
         self._close_port()
         run.release(commit=True)
-        lifecycle.become(State.NOT_RUNNING)
+        late_error = self._extensions.error()  # of what they had left to do
+        if late_error is not None:
+            lifecycle.fail(late_error)
+        lifecycle.become(State.NOT_RUNNING if late_error is None else State.ERROR)
+
+    def _raise_of_extensions(self) -> None:
+        if (error := self._extensions.error()) is not None:
+            raise error
 
     def _has_ended(self) -> bool:
         """Watch the run for a while, and return whether it has ended. A query that lost its processes is restarted."""

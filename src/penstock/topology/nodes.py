@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.topology.operations.functions import Function
@@ -54,7 +54,8 @@ class SinkNode:
 
     Either ``topic`` or ``topic_fn`` (called with key, value and record context) is set. ``partitioner`` is called as
     ``fn(topic, key, value, partitions)`` and returns a partition number; None is Kafka's default (murmur2 of the key
-    bytes; of the plain key for windowed keys). ``internal``: a repartition topic.
+    bytes; of the plain key for windowed keys). ``internal``: a repartition topic. ``connector``: the settings of the
+    sink connector that carries the topic on while the application runs; empty for none.
     """
 
     name: str
@@ -65,6 +66,7 @@ class SinkNode:
     topic_fn: Function | None = None
     partitioner: Function | None = None
     internal: bool = False
+    connector: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # they may have passwords
 
 
 Node = SourceNode | ProcessorNode | SinkNode

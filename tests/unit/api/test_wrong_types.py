@@ -212,7 +212,7 @@ def right(owner: str, function: str, parameter: str, builder: StreamsBuilder) ->
         "predicate": lambda v: True, "mapper": lambda v: v, "selector": lambda v: v, "action": print, "key_of": len,
         "message": Struct, "listener": lambda *given: None, "handler": print, "joiner": lambda a, b: a, "reducer": lambda a, b: a, "adder": lambda a, b: a, "subtractor": lambda a, b: a,
         "aggregator": lambda k, v, a: a, "merger": lambda k, a, b: a, "initializer": 0, "supplier": Noted,
-        "store": store, "suppressed": Suppressed.until_time_limit(10), "windows": TimeWindows.of(10),
+        "connector": {"connector.class": "DeltaSink"}, "store": store, "suppressed": Suppressed.until_time_limit(10), "windows": TimeWindows.of(10),
         "emit": "on_window_close", "size": 10, "retention": "1 h", "history": "1 h", "advance": 5,
         "time_difference": 10, "gap": 10, "difference": 10, "limit": 10, "max_entries": 5, "processor": "first",
         "inner": "string", "serde": "string", "duration": 10, "request": request, "query": KeyQuery.with_key("a"),

@@ -87,7 +87,7 @@ def test_penstock_names_its_own_without_importing_them():
         "('penstock.console', 'penstock.sql'))))"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said == "['console'] ['sql']\n"
+    assert said == "['connectors', 'console'] ['sql']\n"
 
 
 def test_a_topology_speaks_a_language_that_is_registered():

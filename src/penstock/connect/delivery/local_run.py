@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -131,10 +131,25 @@ def single_sink(
     *,
     watcher: Watcher | None = None,
     on_step: OnStep = lambda _step: None,
+    topics: Sequence[str] = (),
 ) -> SinkDelivery:
-    """Return a sink's task whose partitions are assigned by hand; the group is that of the connector in a worker."""
-    consumer = Consumer(log, group=f"connect-{settings['name']}")
-    return SinkDelivery(log, consumer, task, settings, pipeline, watcher=watcher, on_step=on_step)
+    """Return a sink's task; the group is that of the connector in a worker.
+
+    Args:
+        log: The log.
+        task: The task.
+        settings: Its config.
+        pipeline: Transformations and converters.
+        watcher: As `SinkDelivery` has it.
+        on_step: Likewise.
+        topics: What it shares with the other members of the group; none: its partitions are assigned by hand.
+    """
+    group = f"connect-{settings['name']}"
+    consumer = Consumer(log, group=group, assignors=("cooperative-sticky",)) if topics else Consumer(log, group=group)
+    sink = SinkDelivery(log, consumer, task, settings, pipeline, watcher=watcher, on_step=on_step)
+    if topics:
+        consumer.subscribe(topics, listener=sink)
+    return sink
 
 
 PLAIN_CONVERTERS = {
@@ -188,18 +203,20 @@ class ConnectorRun:
         log: The log.
         config: Its config, with ``name`` and ``connector.class``.
         plugins: The plugins that there are.
+        shares: Whether a sink shares its topics with other runs of that name; else it takes all partitions.
 
     Raises:
         SettingError: The config is wrong.
     """
 
-    def __init__(self, log: TopicLog, config: Mapping[str, str], plugins: Plugins) -> None:
+    def __init__(self, log: TopicLog, config: Mapping[str, str], plugins: Plugins, *, shares: bool = False) -> None:
         check_config(config, plugins)
         for note in start_notes(config, plugins):
             _log.warning("%s", note)
         self.name, self.config = config["name"], dict(config)
         self.connector: Connector = plugins.connector(config["connector.class"]).make()
-        self._log = log
+        self._log, self._shares = log, shares
+        shared_topics = topics_of(config, log) if shares else ()
         self.connector.start(self.config)
         self._watcher = Unwatched()
         self.sources: list[SingleSource] = []
@@ -212,7 +229,8 @@ class ConnectorRun:
                 identity = self.name, number
                 self.sources.append(SingleSource(log, identity, task, settings, pipeline, watcher=self._watcher))
             elif isinstance(task, SinkTask):
-                self.sinks.append(single_sink(log, task, settings, pipeline, watcher=self._watcher))
+                sink = single_sink(log, task, settings, pipeline, watcher=self._watcher, topics=shared_topics)
+                self.sinks.append(sink)
             else:
                 raise ConfigError(f"{type(task).__name__} is neither a task of a source nor of a sink")
 
@@ -221,12 +239,13 @@ class ConnectorRun:
         """The records that were carried so far."""
         return self._watcher.records
 
-    def run(self, stopped: threading.Event, *, once: bool = False) -> None:
+    def run(self, stopped: threading.Event, *, once: bool = False, ending: threading.Event | None = None) -> None:
         """Carry records until it is stopped.
 
         Args:
             stopped: Set it to stop; all that is read is written and committed then.
             once: Stop by itself when the source has nothing, or the sink has read all.
+            ending: Set it to stop so from then on.
 
         Raises:
             ConnectError: A task fails.
@@ -238,7 +257,7 @@ class ConnectorRun:
         failed = True
         try:
             with plainly():
-                self._rounds(stopped, once=once)
+                self._rounds(stopped, lambda: once or (ending is not None and ending.is_set()))
             failed = False
         finally:
             for source in self.sources:
@@ -247,7 +266,7 @@ class ConnectorRun:
                 sink.stop(failed=failed)
             self.connector.stop()
 
-    def _rounds(self, stopped: threading.Event, *, once: bool) -> None:
+    def _rounds(self, stopped: threading.Event, is_ending: Callable[[], bool]) -> None:
         idle, rounds = 0, 0
         while not stopped.is_set():
             moved = sum(len(source.deliver()) for source in self.sources)
@@ -257,7 +276,7 @@ class ConnectorRun:
             if idle == 1 or rounds % COMMIT_EVERY == 0:
                 for sink in self.sinks:
                     sink.commit()
-            if idle and once and not any(sink.behind() for sink in self.sinks):
+            if idle and is_ending() and not any(sink.behind() for sink in self.sinks):
                 break
 
     def _put(self, sink: SinkDelivery, stopped: threading.Event) -> int:
@@ -270,6 +289,8 @@ class ConnectorRun:
     def _assign(self) -> None:
         for sink in self.sinks:
             sink.start()
+        if self._shares:
+            return
         places = []
         for topic in topics_of(self.config, self._log):
             places += [TopicPartition(topic, n) for n in range(ensure_topic(self._log, topic, 1))]

@@ -190,6 +190,7 @@ class SinkGraph(GraphNode):
     topic_fn: Function | None = None
     partitioner: Function | None = None
     internal: bool = False  # the topic is the application's own
+    connector: tuple[tuple[str, str], ...] = ()
 
     def write(self, to: Assembly) -> None:
         if self.internal and self.topic is not None:
@@ -204,6 +205,7 @@ class SinkGraph(GraphNode):
                 self.topic_fn,
                 self.partitioner,
                 self.internal,
+                self.connector,
             )
         )
 
