@@ -58,9 +58,9 @@ def test_two_runs_share_the_partitions_and_one_goes_on_alone(tmp_path: Path) -> 
         log.create_topic("hits", 4)
         with running(url, config) as first:
             with running(url, config) as second:
-                eventually(lambda: [len(run.sinks[0].assignment) for run in (first, second)] == [2, 2], 120)
+                eventually(lambda: [len(run.sinks[0].assignment) for run in (first, second)] == [2, 2], 300)
                 write(range(100))
-                eventually(lambda: rows() == [*range(100)], 120, passing=(Exception,))
+                eventually(lambda: rows() == [*range(100)], 300, passing=(Exception,))
                 assert 0 < second.records < 100
             write(range(100, 200))
-            eventually(lambda: rows() == [*range(200)], 120)
+            eventually(lambda: rows() == [*range(200)], 300)

@@ -56,7 +56,7 @@ def test_the_table_has_each_result_once_over_several_runs(bench: Bench, tmp_path
     try:
         write(bench, range(100, 200))
         expected = [n for n in range(200) if n % 5]
-        eventually(lambda: rows(table) == expected, 120)
+        eventually(lambda: rows(table) == expected, 300)
     finally:
         app.close()
     write(bench, range(200, 210))
@@ -73,7 +73,7 @@ def test_an_error_of_the_connector_ends_the_application(bench: Bench, tmp_path: 
     )
     app.start()
     with pytest.raises(ConnectError, match=r"the connector app-paid of topic paid has failed: .* no field id"):
-        app.wait(120_000)
+        app.wait(300_000)
     assert app.state.value == "ERROR"
 
 
