@@ -8,17 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from eventually import eventually
+from lakehouses import Lakehouse
 from penstock.connect.connectors import with_own
 from penstock.connect.delivery.local_run import ConnectorRun
 from penstock.connect.functions import installed_plugins
 from penstock.log import Producer
 from penstock.log.open import open_log
-
-pytest.importorskip("deltalake")
-from deltalake import DeltaTable
 
 
 @contextmanager
@@ -36,14 +32,14 @@ def running(url: str, config: dict[str, str]) -> Iterator[ConnectorRun]:
 
 
 def test_two_runs_share_the_partitions_and_one_goes_on_alone(tmp_path: Path) -> None:
-    url, table = f"sqlite:///{tmp_path / 'log.db'}", tmp_path / "lake"
+    url, table = f"sqlite:///{tmp_path / 'log.db'}", Lakehouse("delta", tmp_path) / "hits"
     config = {
         "name": "hits",
         "connector.class": "DeltaSink",
         "topics": "hits",
-        "table.uri": str(table),
         "flush.size": "20",
         "flush.interval.ms": "100",
+        **table.config,
     }
 
     def write(numbers: range) -> None:
@@ -52,7 +48,7 @@ def test_two_runs_share_the_partitions_and_one_goes_on_alone(tmp_path: Path) -> 
                 producer.send("hits", json.dumps({"n": n}).encode(), partition=n % 4)
 
     def rows() -> list[int]:
-        return sorted(DeltaTable(str(table)).to_pyarrow_table().column("n").to_pylist())
+        return sorted(row["n"] for row in table.rows())
 
     with open_log(url) as log:
         log.create_topic("hits", 4)

@@ -85,3 +85,11 @@ def test_a_wrong_connector_is_an_error_before_anything_runs(bench: Bench, tmp_pa
         SettingError, match=r"the connector app-paid of topic paid: .*\n +flush\.size: Invalid value many"
     ):
         app.start()
+
+
+def test_a_source_is_no_sink(bench: Bench) -> None:
+    builder = StreamsBuilder()
+    builder.stream("orders").sink_to({"connector.class": "FileStreamSource", "topic": "x", "file": "f"}, topic="paid")
+    app = bench.app(builder.build())
+    with pytest.raises(SettingError, match="FileStreamSource is a source, which sink_to"):
+        app.start()

@@ -9,6 +9,7 @@ from penstock.api.handle import StreamHandle, option
 from penstock.api.options import Consumed, Produced, Repartitioned
 from penstock.api.serdes import for_internal, for_topic
 from penstock.base.argument_checks import check_mapping
+from penstock.base.properties import setting_text
 from penstock.errors import TopologyError
 from penstock.topology.building.builder import Partitioning
 from penstock.topology.building.graph import SinkGraph, SourceGraph
@@ -113,7 +114,7 @@ def connector_settings(settings: object) -> tuple[tuple[str, str], ...]:
                 f"sink_to(): the connector's setting {name!r} is {value!r}",
                 hint="Settings are texts, numbers, or True.",
             )
-        texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        texts[name] = setting_text(value)
     if not texts.get("connector.class"):
         raise TopologyError(
             "sink_to(): the connector has no connector.class",

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["parse_properties"]
+__all__ = ["parse_properties", "setting_text"]
 
 _PAIR = re.compile(r"((?:\\.|[^=:\s\\])+)(?:\s*[=:]\s*|\s+|$)(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+
+
+def setting_text(value: object) -> str:
+    """Return a setting as a text, as Java's tools have it.
+
+    >>> setting_text(True), setting_text(10), setting_text("all")
+    ('true', '10', 'all')
+    """
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,6 +58,7 @@ class ConnectorSinks(ApplicationExtension):
         from penstock.connect.data import SettingError
         from penstock.connect.delivery.local_run import check_config
         from penstock.connect.functions import installed_plugins
+        from penstock.connect.plugins import PluginKind
 
         self._plugins = with_own(installed_plugins([Path.cwd()], lambda message: _log.warning("%s", message)))
         names: set[str] = set()
@@ -67,11 +69,16 @@ class ConnectorSinks(ApplicationExtension):
                     hint="Give one of them another name in the settings of sink_to().",
                 )
             names.add(config["name"])
+            what, chosen = f"the connector {config['name']} of topic {config['topics']}", config["connector.class"]
             try:
                 check_config(config, self._plugins)
             except SettingError as error:
-                what = f"the connector {config['name']} of topic {config['topics']}"
                 raise SettingError(f"{what}: {error.message}", hint=error.hint) from error
+            if PluginKind.SINK not in self._plugins.connector(chosen).kinds:
+                raise SettingError(
+                    f"{what}: {chosen} is a source, which sink_to() cannot write to",
+                    hint="penstock connect list shows the sinks.",
+                )
 
     def started(self, run: Run) -> None:
         """Begin to carry records."""
@@ -93,12 +100,9 @@ class ConnectorSinks(ApplicationExtension):
     def close(self) -> None:
         """Stop; a run until "latest" waits until all has been carried."""
         is_whole = self._run is not None and self._run.until_latest and not self._is_to_stop()
-        (self._ending if is_whole else self._stopped).set()
-        for thread in self._threads:
-            while is_whole and thread.is_alive():
-                thread.join(_LOOK_S)
-                if self._is_to_stop():
-                    break
+        self._ending.set()
+        while is_whole and not self._is_to_stop() and any(thread.is_alive() for thread in self._threads):
+            time.sleep(_LOOK_S)
         self._stopped.set()
         for thread in self._threads:
             thread.join(_END_S)
@@ -116,7 +120,8 @@ class ConnectorSinks(ApplicationExtension):
             try:
                 self._carry(config, shares=shares)
             except LogUnavailableError as error:
-                _log.warning("%s: the log is away: %s; the connector goes on when it is back", config["name"], error)
+                text = "%s: the log is away: %s; the connector goes on when it is back"
+                _log.warning(text, config["name"], error.message)
                 self._stopped.wait(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             except Exception as error:  # noqa: BLE001 - whatever a connector raises ends the application

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.base.escapes import json_text
+from penstock.base.properties import setting_text
 from penstock.base.terminal.human_numbers import counted
 from penstock.cli.options import Json, LogOptions, grouped, logged
 from penstock.cli.output import console, print_json, print_table
@@ -177,7 +178,7 @@ def _flat(name: str, value: Any) -> dict[str, str]:
         return {name: ",".join(map(str, value))}
     if value is None:
         return {}
-    return {name: str(value).lower() if isinstance(value, bool) else str(value)}
+    return {name: setting_text(value)}
 
 
 def _plugins(file: Path | None) -> Plugins:

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from penstock.base.properties import setting_text
 from penstock.base.version import __version__
 from penstock.errors import ConfigError, PenstockError, SqlSyntaxError
 from penstock.sql.catalog import Catalog
@@ -304,7 +305,7 @@ def _settings(body: Mapping[str, Any], field: str) -> dict[str, str]:
     settings = {}
     for name, value in body_settings.items():
         plain = name.removeprefix("ksql.streams.") if name == "ksql.streams.auto.offset.reset" else name
-        text = str(value).lower() if isinstance(value, bool) else str(value)
+        text = setting_text(value)
         try:
             check_setting(plain, text)
         except ConfigError as error:

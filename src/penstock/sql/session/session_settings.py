@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.base.log_lines import own_logger
 from penstock.base.nearest_name import did_you_mean
+from penstock.base.properties import setting_text
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.sql.functions import UserFunctions, load_functions
@@ -190,7 +191,7 @@ class SessionSettings:
         settings.pop("application.id", None)
         for name in [name for name in settings if name.startswith(REGISTRY)]:
             settings.setdefault(name.removeprefix("ksql."), settings.pop(name))
-        statements = {name: _text(settings.pop(name)) for name in list(settings) if name.startswith("ksql.")}
+        statements = {name: setting_text(settings.pop(name)) for name in list(settings) if name.startswith("ksql.")}
         for name, value in statements.items():
             check_setting(name, value)
         if idle := sorted(name for name in statements if not has_effect(name)):
@@ -237,7 +238,3 @@ class SessionSettings:
             "application.id": self.application_id(query_id),
             "bootstrap.servers": self.log,
         }
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

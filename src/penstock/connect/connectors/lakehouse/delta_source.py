@@ -82,10 +82,10 @@ class DeltaReader(LakeReader):
             FileNotFoundError: It is gone.
         """
         if size is None:
-            found = self._files.get_file_info(path)
-            if not found.is_file:
+            info = self._files.get_file_info(path)
+            if not info.is_file:
                 raise FileNotFoundError(path)
-            size = found.size
+            size = info.size
         return self._store({path: size}).open_input_file(path)
 
     def newest(self) -> int:
