@@ -27,6 +27,8 @@ settings.load_profile("any machine")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ["PENSTOCK_JAVA_ARCHIVE"] = "off"  # none is made in the background: tools/setup_venv has made it
 os.environ.setdefault(JAVA_OPTIONS, java_options())
+# Of a notebook's packages; jsonschema would import it for a format that no test needs, 2 s of CPU time in each process.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 HERE = Path(__file__).parent
 collect_ignore_glob = ["*/run.py"]  # programs of one name, which --doctest-modules would import as one module
 # Folders in which tests start Spark.

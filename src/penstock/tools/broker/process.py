@@ -170,7 +170,7 @@ class Broker:
             return False
         os.kill(pid, signal.SIGKILL if kill else signal.SIGTERM)
         deadline = time.monotonic() + _STOP_S
-        while _state(pid) not in ("", "Z"):  # it has no arguments any more while it ends
+        while not self._has_ended(pid):
             if time.monotonic() > deadline:
                 os.kill(pid, signal.SIGKILL)
                 deadline += _STOP_S
@@ -180,6 +180,11 @@ class Broker:
             self._process.wait(_STOP_S)
         self._wait_for_ports()
         return True
+
+    def _has_ended(self, pid: int) -> bool:
+        if self._process is not None and self._process.pid == pid:
+            return self._process.poll() is not None
+        return _state(pid) in ("", "Z")  # it has no arguments any more while it ends
 
     def _wait_for_ports(self) -> None:
         """Wait for the other threads of a broker that has ended, which have its sockets until they end."""
