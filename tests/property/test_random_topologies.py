@@ -6,11 +6,13 @@ tests/conformance interprets the same text, and so does the Java library.
 
 from __future__ import annotations
 
+import pytest
 from agreement import agreements
 from driving import differences, drive
 from support import cases, searching
 
 from interpreter import interpret
+from penstock.runtime.task import StreamTask
 
 
 @searching(share=1.0)
@@ -20,6 +22,16 @@ def test_batches_change_nothing(case, split):
     one_by_one = drive(case, run)
     assert differences(outputs, stores, one_by_one, drive(case, run, by_column=True)) == []
     assert differences(outputs, stores, one_by_one, drive(case, run, split)) == []
+
+
+@searching(share=0.5)
+def test_a_record_by_itself_is_a_batch_of_one(case, split):
+    run = interpret(case)
+    cache_bytes = (split % 2) << 20
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StreamTask, "_path", lambda task, topic: None)
+        in_batches = drive(case, run, cache_bytes=cache_bytes)
+    assert drive(case, run, cache_bytes=cache_bytes) == in_batches
 
 
 @searching(share=0.7)

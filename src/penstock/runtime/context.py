@@ -169,6 +169,7 @@ class TaskContext:
         self.wall_clock_queue = PunctuationQueue()
         self.input = _NO_INPUT
         self.input_stream_times: NDArray[np.int64] = np.full(1, -1, np.int64)
+        self._record_times: NDArray[np.int64] = np.full(2, -1, np.int64)  # of a record that is processed by itself
         self.dropped = 0
         self.letters: list[tuple[Place, DeadLetter]] = []
         self._config = config
@@ -269,10 +270,22 @@ class TaskContext:
         self.input = record
         meta = self._state.meta
         before = meta.get(STREAM_TIME, -1)
+        self.input_stream_times = times = self._record_times
         if timestamp is None:
+            times[0] = before
             return before
         meta[STREAM_TIME] = latest = max(timestamp, before)
+        times[0] = times[1] = latest
         return latest
+
+    @contextmanager
+    def batch_of(self, rows: Rows) -> Iterator[None]:
+        """Meanwhile an operator works on a batch of a row by itself; what fails in it is that row."""
+        before, self.running = self.running, None if self.by_record else Running("", rows, leaves_out_rows=True)
+        try:
+            yield
+        finally:
+            self.running = before
 
     def let_go(self) -> None:
         """Forget the records of the batch, which are large perhaps: the next one may be long in coming."""

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FACTORIES",
+    "FAILED",
     "apply",
     "call",
     "failures_removed",
@@ -53,6 +54,8 @@ __all__ = [
     "join_rows",
     "join_values",
     "pair_of",
+    "row_call",
+    "row_join",
     "select",
     "truth",
 ]
@@ -189,26 +192,64 @@ def apply(function: Function, rows: Rows, node: str, context: TaskContext) -> tu
     return Column.of_items(results), failures_removed(failed, len(rows))
 
 
-_FAILED: Any = object()  # in place of the result of a call that raised
+FAILED: Any = object()  # in place of the result of a call that raised
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes, list, tuple, dict})  # types that are no expression
 
 
-def row_call(function: Function, node: str, context: TaskContext) -> Callable[[Row], Any] | None:
-    """Return the call of a function with a row by itself, as `apply` calls it; None: it is not called by row.
+def row_call(function: Function, node: str, context: TaskContext) -> Callable[[Row, Any], Any] | None:
+    """Return the call of a function with the key of a row by itself and a value, as `apply` calls it.
 
-    The result is `_FAILED` where the call raised, which has been reported then.
+    None: it is an expression. The result is `FAILED` where the call raised, which has been reported then.
     """
-    if function.is_expression or function.takes_columns:
+    if function.is_expression:
         return None
-    fn, takes_key = function.fn, function.arity != 1
+    if function.takes_columns:
+
+        def call_column(row: Row, value: Any) -> Any:
+            with context.batch_of(rows := row.rows(context.step)):
+                results, kept = apply(function, rows.with_values(Column.of_items([value])), node, context)
+            return results.items()[0] if kept is None else FAILED
+
+        return call_column
+    fn = function.fn
+    return _reporting(fn if function.arity != 1 else lambda _key, value: fn(value), function, node, context)
+
+
+def row_join(joiner: Function, node: str, context: TaskContext) -> Callable[[Row, Any, Any, Any], Any] | None:
+    """Return the call of a joiner with a row by itself, the other side's key, and both values: see `join_values`.
+
+    None, and the result: as of `row_call`.
+    """
+    if joiner.is_expression:
+        return None
+    if joiner.takes_columns:
+
+        def join_columns(row: Row, other_key: Any, left: Any, right: Any) -> Any:
+            keys, lefts, rights = (Column.of_items([each]) for each in (other_key, left, right))
+            mapped = keys if joiner.arity == 4 else None
+            with context.batch_of(rows := row.rows(context.step)):
+                results, kept = join_values(joiner, rows.with_values(lefts), rights, node, context, mapped)
+            return results.items()[0] if kept is None else FAILED
+
+        return join_columns
+    fn, arity = joiner.fn, joiner.arity
+    if arity == 4:
+        return _reporting(fn, joiner, node, context)
+    if arity == 3:
+        return _reporting(lambda key, _other_key, left, right: fn(key, left, right), joiner, node, context)
+    return _reporting(lambda _key, _other_key, left, right: fn(left, right), joiner, node, context)
+
+
+def _reporting(call: Callable[..., Any], function: Function, node: str, context: TaskContext) -> Callable[..., Any]:
+    """Return the call with a row's key and other arguments, which reports what it raises, and returns `FAILED` then."""
 
     def failed(row: Row, error: Exception) -> Any:
         context.failed(node, function, row.rows(context.step), 0, error)
-        return _FAILED
+        return FAILED
 
-    def call_with(row: Row) -> Any:
+    def call_with(row: Row, *arguments: Any) -> Any:
         try:
-            result = fn(row.key, row.value) if takes_key else fn(row.value)
+            result = call(row.key, *arguments)
         except StopIteration:
             return failed(row, RuntimeError(_STOPPED))
         except Exception as error:  # noqa: BLE001 - whatever a user's function raises
@@ -454,8 +495,8 @@ class _Filter(_Base):
         negate = self._operation.negate
 
         def step(row: Row) -> Row | None:
-            verdict = called(row)
-            return None if verdict is _FAILED or bool(verdict) == negate else row
+            verdict = called(row, row.value)
+            return None if verdict is FAILED or bool(verdict) == negate else row
 
         return step
 
@@ -475,8 +516,8 @@ class _MapValues(_Base):
             return None
 
         def step(row: Row) -> Row | None:
-            value = called(row)
-            return None if value is _FAILED else row.with_pair(row.key, value)
+            value = called(row, row.value)
+            return None if value is FAILED else row.with_pair(row.key, value)
 
         return step
 
@@ -496,8 +537,8 @@ class _SelectKey(_Base):
             return None
 
         def step(row: Row) -> Row | None:
-            key = called(row)
-            return None if key is _FAILED else row.with_pair(key, row.value)
+            key = called(row, row.value)
+            return None if key is FAILED else row.with_pair(key, row.value)
 
         return step
 
@@ -514,7 +555,7 @@ class _Peek(_Base):
 
     def row_step(self) -> RowStep | None:
         called = row_call(self._fn, self._name, self._context)
-        return None if called is None else lambda row: None if called(row) is _FAILED else row
+        return None if called is None else lambda row: None if called(row, row.value) is FAILED else row
 
 
 class _Unpacking(_Base):
@@ -534,20 +575,20 @@ class _Unpacking(_Base):
         return (rows if kept is None else rows.take(kept)), unpacked
 
     def _row_unpack(self, function: Function, unpack: Callable[[Any], Any]) -> Callable[[Row], Any] | None:
-        """Return what `_unpack` does with a row by itself; the result is `_FAILED` where that failed."""
+        """Return what `_unpack` does with a row by itself; the result is `FAILED` where that failed."""
         called, context = row_call(function, self._name, self._context), self._context
         if called is None:
             return None
 
         def unpacked(row: Row) -> Any:
-            result = called(row)
-            if result is _FAILED:
-                return _FAILED
+            result = called(row, row.value)
+            if result is FAILED:
+                return FAILED
             try:
                 return unpack(result)
             except Exception as error:  # noqa: BLE001 - a user's generator may raise anything
                 context.failed(self._name, function, row.rows(context.step), 0, error)
-                return _FAILED
+                return FAILED
 
         return unpacked
 
@@ -602,7 +643,7 @@ class _MapPairs(_Unpacking):
 
         def step(row: Row) -> Row | None:
             pair = pair_for(row)
-            return None if pair is _FAILED else row.with_pair(*pair)
+            return None if pair is FAILED else row.with_pair(*pair)
 
         return step
 
@@ -663,7 +704,7 @@ class _FlatMapValues(_Unpacking):
 
         def step(row: Row) -> list[Row] | None:
             values = values_for(row)
-            if values is _FAILED:
+            if values is FAILED:
                 return None
             return [row.with_pair(row.key, value) for value in values]
 
@@ -696,7 +737,7 @@ class _FlatMap(_Unpacking):
 
         def step(row: Row) -> list[Row] | None:
             pairs = pairs_for(row)
-            if pairs is _FAILED:
+            if pairs is FAILED:
                 return None
             return [row.with_pair(key, value) for key, value in pairs]
 
@@ -710,6 +751,8 @@ def _exploded(lists: pl.Series) -> tuple[pl.Series, NDArray[np.int64]]:
 
 
 class _Branch(_Base):
+    names_children = True
+
     def __init__(self, node: ProcessorNode, context: TaskContext) -> None:
         super().__init__(node, context)
         self._operation = cast("Branch", node.operation)
@@ -728,6 +771,26 @@ class _Branch(_Base):
         if operation.default is not None and len(rows):
             out.append((operation.default, rows))
         return out
+
+    def row_step(self) -> RowStep | None:
+        operation = self._operation
+        routes: list[tuple[Callable[[Row, Any], Any], str]] = []
+        for predicate, child in zip(operation.predicates, operation.children, strict=True):
+            called = row_call(predicate, self._name, self._context)
+            if called is None:
+                return None
+            routes.append((called, child))
+
+        def step(row: Row) -> list[tuple[str, Row]] | None:
+            for called, child in routes:
+                verdict = called(row, row.value)
+                if verdict is FAILED:
+                    return None
+                if verdict:
+                    return [(child, row)]
+            return None if operation.default is None else [(operation.default, row)]
+
+        return step
 
 
 _OPERATORS: dict[type[Operation], Callable[[ProcessorNode, TaskContext], Operator]] = {

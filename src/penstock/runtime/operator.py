@@ -14,11 +14,13 @@ from penstock.serde.column import Column
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
 __all__ = ["Operator", "RowStep", "TableView"]
 
-RowStep: TypeAlias = Callable[[Row], Row | Iterable[Row] | None]
-"""An operator's work for a row by itself: the row that goes on, several of them, or None."""
+RowStep: TypeAlias = Callable[[Row], Row | Iterable[Row] | Iterable[tuple[str, Row]] | None]
+"""An operator's work for a row by itself: the row that goes on, several of them, or None.
+
+Of an operator that names children each row comes with the child that gets it.
+"""
 
 
 class TableView(Protocol):
@@ -52,6 +54,8 @@ class Operator(ABC):
         keeps_users_state: Whether the user's code in it may remember records, so that none may be processed twice.
         caches_rows: Whether it sends what leaves a cache, where several updates of a batch become one.
         makes_many: Whether several rows may come of one.
+        names_children: Whether its `row_step` names the child that gets a row.
+        takes_turns: Whether it does something behind what it sends on, so that its `row_step` goes depth first only.
     """
 
     runs_without_rows: bool = False
@@ -60,6 +64,8 @@ class Operator(ABC):
     keeps_users_state: bool = False
     caches_rows: bool = False
     makes_many: bool = False
+    names_children: bool = False
+    takes_turns: bool = False
 
     @abstractmethod
     def process(self, rows: Rows, parent: str) -> Rows | Iterable[tuple[str | None, Rows]]:

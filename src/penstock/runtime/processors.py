@@ -18,9 +18,9 @@ from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import TopologyError
 from penstock.runtime.context import RecordFailure
 from penstock.runtime.functions import failures_removed
-from penstock.runtime.operator import Operator
+from penstock.runtime.operator import Operator, RowStep
 from penstock.runtime.punctuation import PunctuationQueue, Schedule
-from penstock.runtime.rows import AFTER, Headers, Place, RecordContext, Rows
+from penstock.runtime.rows import AFTER, Headers, Place, RecordContext, Row, Rows
 from penstock.runtime.tables import StoredTable, assign, is_read, spread
 from penstock.runtime.versioned_tables import OverParent
 from penstock.serde.bound_serdes import RecordHeaders, plain_headers
@@ -179,6 +179,7 @@ class ProcessOperator(Operator):
 
     runs_without_rows = True
     leaves_out_rows = keeps_users_state = True
+    makes_many = takes_turns = True
 
     def __init__(
         self,
@@ -231,7 +232,7 @@ class ProcessOperator(Operator):
             while due is not None and due < position:
                 self.punctuate(self.stream_queue, int(times[due]), due, self.name)
                 due = self._next_due(times, due + 1)
-            self._process_row(rows, row, position, keys[row], values[row], stamps[row])
+            self._process_batch_row(rows, row, position, keys[row], values[row], stamps[row])
         while due is not None:
             self.punctuate(self.stream_queue, int(times[due]), due, self.name)
             due = self._next_due(times, due + 1)
@@ -242,32 +243,55 @@ class ProcessOperator(Operator):
         """Process rows only: the task itself runs the punctuations, between records."""
         keys, values, stamps = rows.keys.items(), rows.values.items(), rows.timestamps.tolist()
         for row, position in enumerate(rows.place.inputs.tolist()):
-            self._process_row(rows, row, position, keys[row], values[row], stamps[row])
+            self._process_batch_row(rows, row, position, keys[row], values[row], stamps[row])
 
-    def _process_row(self, rows: Rows, row: int, position: int, key: Any, value: Any, timestamp: int) -> None:
-        context = self._context
+    def process_row(self, row: Row) -> None:
+        """Process a row by itself: what `process_directly` does with a batch of it."""
+        step = self._task.step
+        error = self._process_row(0, 0, row.key, row.value, row.timestamp, row.headers, row.origin)
+        if error is not None:
+            self._task.failed(self.name, None, row.rows(step), 0, error)
+
+    def _process_batch_row(self, rows: Rows, row: int, position: int, key: Any, value: Any, timestamp: int) -> None:
         headers = rows.headers[row] if rows.headers is not None else ()
+        error = self._process_row(row, position, key, value, timestamp, headers, rows.origin(row))
+        if error is not None:
+            self._task.failed(self.name, None, rows, row, error)
+
+    def _process_row(
+        self,
+        number: int,
+        position: int,
+        key: Any,
+        value: Any,
+        timestamp: int,
+        headers: Headers,
+        origin: RecordContext | None,
+    ) -> Exception | None:
+        """Call the user's processor with a row of that number in its batch; return what it raises."""
+        context = self._context
         record = self.record_type(key, value, timestamp, plain_headers(headers))
         present = self._present
         if isinstance(headers, RecordHeaders):
             self._present = record, record.headers, headers
         before = (context.position, context.source, self._row)
-        before_origin, self.origin = self.origin, rows.origin(row)
+        before_origin, self.origin = self.origin, origin
         current = self._task.current
         noted = None if current is None else current.note
         if current is not None:
             current.note = timestamp, headers
-        context.position, context.source, self._row = position, self.origin or position, row
+        context.position, context.source, self._row = position, origin or position, number
         try:
             self.processor.process(record)
         except Exception as error:  # noqa: BLE001 - whatever a user's processor raises
-            self._task.failed(self.name, None, rows, row, error)
+            return error
         finally:
             self._present = present
             context.position, context.source, self._row = before
             self.origin = before_origin
             if current is not None:
                 current.note = noted
+        return None
 
     def headers_of(self, record: Record[Any, Any]) -> RecordHeaders:
         """Return the headers of a forwarded record: of the present one itself the very object, as in Kafka.
@@ -455,6 +479,16 @@ class _Transformer:
                 column.append(result)
         return [Column.of_items(column) for column in results], failures_removed(failed, len(rows))
 
+    def over_row(self, row: Row, *values: Any) -> list[Any] | None:
+        """Call it for a row by itself with each value; return the results, None if it raised."""
+        context = self._context
+        context.position, context.row_timestamp, context.row_headers = 0, row.timestamp, plain_headers(row.headers)
+        try:
+            return [self.transformer.transform(row.key, value) for value in values]
+        except Exception as error:  # noqa: BLE001 - whatever a user's transformer raises
+            self._task.failed(self._name, None, row.rows(self._task.step), 0, error)
+            return None
+
 
 class _TableTransform(Operator):
     """KTableTransformValues."""
@@ -470,6 +504,7 @@ class _TableTransform(Operator):
         self.sliced_reason: str | None = None
         if operation.store is not None:
             self._table = StoredTable(node, topology, context)
+            self.caches_rows = self._table.caching
         elif is_read(topology, node.name):
             self._view = _TransformedView(operation.parent, _Transformer(node, topology, context), context)
             context.register_table(node.name, self._view)
@@ -487,6 +522,21 @@ class _TableTransform(Operator):
         if self._table is None:
             return replace(rows, olds=Column.nulls(len(rows)))
         return assign(self._table, rows)
+
+    def row_step(self) -> RowStep | None:
+        table, transformer, with_olds = self._table, self._transformer, self._send_old and self._table is None
+        if table is not None and not table.assigns_rows:
+            return table.step_of_batches(lambda rows: self.process(rows, ""))
+
+        def step(row: Row) -> Row | None:
+            values = transformer.over_row(row, row.value, *((row.old_value,) if with_olds else ()))
+            if values is None:
+                return None
+            if table is not None:
+                return table.assign_row(row, values[0])
+            return row.with_change(values[0], values[1] if with_olds else None)
+
+        return step
 
     def close(self) -> None:
         """Close the user's transformers."""

@@ -449,6 +449,15 @@ class Row:
         """Return the row with another key and value."""
         return Row(self.timestamp, key, value, self.headers, self.old, self.origin)
 
+    def with_change(self, value: Any, old: Any) -> Row:
+        """Return the row as a change of a table."""
+        return Row(self.timestamp, self.key, value, self.headers, old, self.origin)
+
+    @property
+    def old_value(self) -> Any:
+        """The old value; None of a stream's row."""
+        return None if self.old is NO_OLD else self.old
+
     def rows(self, step: int) -> Rows:
         """Return the batch of this row, or a new one, whose place is the step at which the row was passed on."""
         return self.batch or Rows(

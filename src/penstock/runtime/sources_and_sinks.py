@@ -29,6 +29,7 @@ from penstock.runtime.context import partition_time_meta
 from penstock.runtime.exception_handlers import is_decided
 from penstock.runtime.rows import (
     FEW,
+    NO_OLD,
     BytesColumn,
     DecodedRecords,
     ExtractorRecord,
@@ -116,7 +117,7 @@ class SourceReader:
     @property
     def reads_rows(self) -> bool:
         """Whether `read_row` reads a record as `read` does."""
-        is_plain = not (self._by_column or self._reads_changes or self._serdes.has_schema)
+        is_plain = not (self._by_column or self._serdes.has_schema)
         return is_plain and self._extractor is None and self._context.headers is None
 
     def read_row(self, record: RawRecord) -> Row | None:
@@ -134,7 +135,10 @@ class SourceReader:
         if self._context.keeps_partition_times:
             name = partition_time_meta(record.topic, record.partition)
             self._context.put_meta(name, max(self._context.get_meta(name, -1), timestamp))
-        return Row(timestamp, key, value, record.headers)
+        old = NO_OLD
+        if self._reads_changes:
+            value, old = (None, None) if value is None else value
+        return Row(timestamp, key, value, record.headers, old)
 
     @staticmethod
     def _decode_row(serde: Serde[Any], data: bytes | None, failures: list[Exception]) -> Any:
@@ -600,7 +604,7 @@ class SinkWriter:
         """Whether `write_row` writes a row as `write` does."""
         node, serdes, context = self._node, self._serdes, self._context
         is_plain = node.topic is not None and node.partitioner is None and context.headers is None
-        if isinstance(serdes.value, ChangeSerde) or serdes.has_schema or not is_plain:
+        if serdes.has_schema or not is_plain:
             return False
         return self._windowed is None or self._collector.partition_count(node.topic or "") <= 1
 
@@ -610,7 +614,8 @@ class SinkWriter:
         key_serde, value_serde = self._serdes.of(topic)
         failures: list[tuple[Origin, Exception]] = []
         key = _encode_row(key_serde, row.key, "key", failures)
-        value = _encode_row(value_serde, row.value, "value", failures)
+        item = (row.value, row.old_value) if isinstance(value_serde, ChangeSerde) else row.value
+        value = _encode_row(value_serde, item, "value", failures)
         if failures:
             self._parent = parent
             self._unencodable(topic, row.rows(step), 0, *failures[0])

@@ -10,6 +10,7 @@ version that the batch made, and the value before it.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -18,14 +19,15 @@ import numpy as np
 import polars as pl
 
 from penstock.errors import ProcessingError
+from penstock.runtime.batches_of_one import step_of_batches
 from penstock.runtime.fold.columns import FoldResult, group_keys
-from penstock.runtime.functions import apply, failures_removed, truth
+from penstock.runtime.functions import FAILED, apply, failures_removed, row_call, truth
 from penstock.runtime.operator import Operator, RowStep
 from penstock.runtime.rows import NO_OLD, Place, Row, Rows
 from penstock.runtime.versioned_tables import OverParent, VersionedTable, VersionedTableView
 from penstock.serde.bound_serdes import uses_headers
 from penstock.serde.column import Column
-from penstock.serde.windowed import WindowedColumn
+from penstock.serde.windowed import Windowed, WindowedColumn
 from penstock.state.views.header_entries import unpack_headers
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations.base import (
@@ -59,12 +61,14 @@ __all__ = [
     "is_read",
     "is_stored",
     "read_store",
+    "row_reader",
     "spread",
     "write_store",
 ]
 
 # Views of stores
 
+_ONLY = np.zeros(1, np.intp)  # the number of the only row of a batch
 _BEFORE = -1  # the rank of the values before the batch
 
 
@@ -109,6 +113,30 @@ def is_stored(view: TableView) -> bool:
     return type(view) in (StoreTableView, VersionedTableView)
 
 
+RowReader = Callable[[Row, Any], tuple[Any, int]]
+ReadAt = Callable[[Rows, Column], "tuple[Column, NDArray[np.int64]]"]
+
+
+def row_reader(view: TableView, read_at: ReadAt, context: TaskContext) -> RowReader:
+    """Return the read of a table by a row by itself: the value under a key, and its timestamp (-1 for null).
+
+    Args:
+        view: The table.
+        read_at: The method of the view that does so for a batch. For a stored table they are the same: the store is up
+            to date at every row then, and nothing waits in a cache that another table reads.
+        context: The task.
+    """
+    if type(view) is StoreTableView and view.takes_entries:
+        return view.read_entry
+
+    def read(row: Row, key: Any) -> tuple[Any, int]:
+        keys = Column.of_items([key])
+        values, stamps = read_at(row.rows(context.step), WindowedColumn.of(keys) if type(key) is Windowed else keys)
+        return values.items()[0], int(stamps[0])
+
+    return read
+
+
 class StoreTableView:
     """The view of a table that is kept in a store, with the versions of the present batch."""
 
@@ -120,6 +148,14 @@ class StoreTableView:
         self._columns: list[tuple[Column, Column, NDArray[np.int64]]] = []
         self._before: list[tuple[Column, Column, NDArray[np.int64]]] = []
         self.sent: StoreTableView | None = None  # of a cached table: the values that it sends on
+        spec = context.topology.stores[store]
+        self.takes_entries = spec.kind == "timestamped" and not spec.keeps_headers
+
+    def read_entry(self, row: Row, key: Any) -> tuple[Any, int]:  # noqa: ARG002 - as of `row_reader`
+        """Return the value under a key and its timestamp, if it `takes_entries`."""
+        store = self._context.store(self._store)
+        value, stamp = store.read_entry(store.entry_of(key))
+        return value, -1 if value is None else stamp
 
     def note(
         self,
@@ -283,10 +319,12 @@ class StoredTable:
         # Kafka's cache sends sessions with the headers of their entries, where these have any.
         self._forgets_headers = spec.kind == "session" and spec.keeps_headers
         self._reads_back = self.caching and uses_headers(spec.value_serde)
-        # Whether the value and the timestamp of one entry are all that matters: nobody looks at versions or headers.
         self._is_windowed = spec.kind in {"window", "session"}
+        # Whether the value and the timestamp of one entry are all that matters: nobody looks at versions or headers.
         is_stamped = spec.kind in {"timestamped", "session"} or (spec.kind == "window" and spec.timestamped)
-        self.takes_entries = is_stamped and not (spec.keeps_headers or self.is_read or self._reads_back)
+        self.takes_rows = is_stamped and not (spec.keeps_headers or self._reads_back)  # by themselves
+        self.takes_entries = self.takes_rows and not self.is_read
+        self.assigns_rows = self.takes_rows and spec.kind == "timestamped"
 
     @property
     def per_row(self) -> bool:
@@ -332,6 +370,26 @@ class StoredTable:
                 return None
             stamp = row.timestamp
         return Row(stamp, key, new, row.headers, old if self.send_old else None)
+
+    def step_of_batches(self, process: Callable[[Rows], Rows]) -> RowStep | None:
+        """Return the step of an operator that needs a batch; None if a change may not be the latest of its key."""
+        return None if self.versions is not None else step_of_batches(process, self._context)
+
+    def assign_row(self, row: Row, value: Any, *, skip_absent: bool = False, old: Any = NO_OLD) -> Row | None:
+        """Put a value under the key of a row by itself, if the table `assigns_rows`: see `assign`."""
+        store, sends_old, caching = self.store, self.send_old, self.caching
+        entry, stored = store.entry_of(row.key), None
+        if skip_absent or (caching and value is None) or (sends_old and (caching or old is NO_OLD)):
+            stored = store.read_entry(entry)[0]
+        if stored is None is value and (skip_absent or caching):
+            if not skip_absent:
+                store.write_entry(entry, None, row.timestamp)
+            return None
+        store.write_entry(entry, value, row.timestamp)
+        if caching or old is NO_OLD:
+            old = stored
+        origin = None if caching or sends_old or self.is_read else row.origin
+        return Row(row.timestamp, row.key, value, row.headers, old if sends_old else None, origin)
 
     def changes_of(self, rows: Rows, changes: Sequence[Row]) -> Rows:
         """Return the changes of entries that the only row of a batch has changed: what `commit` returns for it."""
@@ -496,6 +554,7 @@ class _TableSource(Operator):
         self._table = None
         if operation.store is not None:
             self._table = StoredTable(node, topology, context)
+            self.caches_rows = self._table.caching
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         rows = drop_null_keys(rows, self._name, self._context)
@@ -503,11 +562,28 @@ class _TableSource(Operator):
             return replace(rows, olds=Column.nulls(len(rows)))
         return assign(self._table, rows)
 
+    def row_step(self) -> RowStep | None:
+        table, context, name = self._table, self._context, self._name
+        if table is not None and not table.assigns_rows:
+            return table.step_of_batches(lambda rows: self.process(rows, ""))
+
+        def step(row: Row) -> Row | None:
+            if row.key is None:
+                context.drop_rows(name, row.rows(context.step), _ONLY, "null key")
+                return None
+            return row.with_change(row.value, None) if table is None else table.assign_row(row, row.value)
+
+        return step
+
 
 class _Derived(Operator):
     """The base of filter and map_values: a function over present values, with or without a store of their own."""
 
     leaves_out_rows = True
+
+    @abstractmethod
+    def process(self, rows: Rows, parent: str) -> Rows:
+        """Process a batch; return the changes."""
 
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
         operation = cast("TableFilter | TableMapValues", node.operation)
@@ -517,6 +593,7 @@ class _Derived(Operator):
         self._table = None
         if operation.store is not None:
             self._table = StoredTable(node, topology, context)
+            self.caches_rows = self._table.caching
         else:
             context.register_table(node.name, DerivedView(node.name, operation, context))
 
@@ -558,6 +635,27 @@ class _Derived(Operator):
             rows, news, olds = rows.take(good), news.take(good), olds.take(good)
         return rows.with_values(news), olds
 
+    def _row_step(self, compute: Callable[[Row, Any], Any], *, skip_absent: bool) -> RowStep | None:
+        """Return the step that computes values from those that are there; the result is `FAILED` where that failed."""
+        table, with_olds = self._table, self._send_old and self._table is None
+        if table is not None and not table.assigns_rows:
+            return table.step_of_batches(lambda rows: self.process(rows, ""))
+
+        def step(row: Row) -> Row | None:
+            new = None if row.value is None else compute(row, row.value)
+            if new is FAILED:
+                return None
+            if table is not None:
+                return table.assign_row(row, new, skip_absent=skip_absent)
+            old = row.old_value if with_olds else None
+            if old is not None:
+                old = compute(row, old)
+                if old is FAILED:
+                    return None
+            return None if skip_absent and new is None and old is None else row.with_change(new, old)
+
+        return step
+
 
 class _TableFilter(_Derived):
     """KTableFilter."""
@@ -578,6 +676,17 @@ class _TableFilter(_Derived):
         rows = replace(rows, olds=olds)
         return rows.filter(~(rows.values.null_mask() & olds.null_mask())) if self._skip_absent else rows
 
+    def row_step(self) -> RowStep | None:
+        called, negate = row_call(self._predicate, self._name, self._context), self._negate
+        if called is None:
+            return None
+
+        def passing(row: Row, value: Any) -> Any:
+            verdict = called(row, value)
+            return FAILED if verdict is FAILED else value if bool(verdict) != negate else None
+
+        return self._row_step(passing, skip_absent=self._skip_absent)
+
     def _keep_passing(self, values: Column, verdicts: Column) -> Column:
         passed = truth(verdicts)
         passed = ~passed if self._negate else passed
@@ -597,6 +706,10 @@ class _TableMapValues(_Derived):
         with_olds = self._send_old and self._table is None
         rows, olds = self._compute(self._fn, rows, lambda _, results: results, with_olds=with_olds)
         return assign(self._table, rows) if self._table is not None else replace(rows, olds=olds)
+
+    def row_step(self) -> RowStep | None:
+        called = row_call(self._fn, self._name, self._context)
+        return None if called is None else self._row_step(called, skip_absent=False)
 
 
 class _TableToStream(Operator):
@@ -619,6 +732,8 @@ class _TableRegroup(_Derived):
 
     A change within one group travels as one row with both values; across groups the old group's row goes first.
     """
+
+    makes_many = True
 
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
         self._name = node.name
@@ -643,16 +758,10 @@ class _TableRegroup(_Derived):
         part: list[int] = []
         for row, results in enumerate(zip(rows.values.items(), old_pairs.items(), strict=True)):
             try:
-                new, old = map(_pair, results)
+                outgoing = _moves(*results)
             except (TypeError, ValueError, KeyError) as error:
                 self._context.failed(self._name, self._fn, rows, row, error)
                 continue
-            if new is not None and old is not None and new[0] == old[0]:
-                outgoing = [(new[0], new[1], old[1])]
-            else:
-                outgoing = [(old[0], None, old[1])] if old is not None else []
-                if new is not None:
-                    outgoing.append((new[0], new[1], None))
             for number, (key, value, previous) in enumerate(outgoing):
                 keys.append(key)
                 news.append(value)
@@ -668,6 +777,32 @@ class _TableRegroup(_Derived):
             taken.headers,
             Column.of_items(removed),
         )
+
+    def row_step(self) -> RowStep | None:
+        called, context = row_call(self._fn, self._name, self._context), self._context
+        if called is None:
+            return None
+
+        def step(row: Row) -> list[Row] | None:
+            if row.key is None:
+                self._refuse_null_keys(row.rows(context.step))
+                return None
+            new = None if row.value is None else called(row, row.value)
+            if new is FAILED:
+                return None
+            old = row.old_value
+            if old is not None:
+                old = called(row, old)
+                if old is FAILED:
+                    return None
+            try:
+                outgoing = _moves(new, old)
+            except (TypeError, ValueError, KeyError) as error:
+                context.failed(self._name, self._fn, row.rows(context.step), 0, error)
+                return None
+            return [Row(row.timestamp, key, value, row.headers, previous) for key, value, previous in outgoing]
+
+        return step
 
     def _refuse_null_keys(self, rows: Rows) -> Rows:
         null = rows.keys.null_mask()
@@ -716,6 +851,17 @@ def _pair_columns(pairs: Column) -> tuple[pl.Series, pl.Series] | None:
         return None
     keys, values = series.struct.field("key"), series.struct.field("value")
     return (keys.alias(""), values.alias("")) if keys.dtype == pl.String or keys.dtype.is_integer() else None
+
+
+def _moves(new_result: Any, old_result: Any) -> list[tuple[Any, Any, Any]]:
+    """Return the changes of groups, key, new and old value, of the grouping function's results for a row's values."""
+    new, old = _pair(new_result), _pair(old_result)
+    if new is not None and old is not None and new[0] == old[0]:
+        return [(new[0], new[1], old[1])]
+    changes = [(old[0], None, old[1])] if old is not None else []
+    if new is not None:
+        changes.append((new[0], new[1], None))
+    return changes
 
 
 def _pair(result: Any) -> tuple[Any, Any] | None:

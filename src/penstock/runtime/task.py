@@ -251,9 +251,9 @@ class StreamTask:
         self._sensor.on_batch_start(self.task_id, records_in)
         dropped = context.dropped
         if records_in == 1 and len(batch) == 1:
-            by_record = depth_first or context.goes_on or self.sliced_reason is not None
             path = self._path(batch[0].topic)
-            if path is not None and (by_record or path.is_chain):
+            if path is not None and not path.is_late():
+                by_record = depth_first or context.goes_on or self.sliced_reason is not None or path.is_depth_first
                 self._process_record(path, batch[0].only(), by_record=by_record)
                 return self._end(records_in, dropped, started)
         pieces = [self._reader(one.topic).read(one) for one in batch if len(one)]

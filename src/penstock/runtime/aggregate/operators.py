@@ -12,8 +12,9 @@ from penstock.errors import ProcessingError
 from penstock.runtime.aggregate.sessions import SessionAggregate
 from penstock.runtime.aggregate.sliding import SlidingAggregate
 from penstock.runtime.aggregate.windows import NO_TIME, StreamAggregator, WindowOperator
+from penstock.runtime.batches_of_one import step_of_batches
 from penstock.runtime.fold.columns import few_by_row, fold_known, one_by_row, recognise
-from penstock.runtime.fold.rows import FoldInput, fold_changes, fold_expression, fold_rows, row_fold
+from penstock.runtime.fold.rows import ChangeFold, FoldInput, fold_changes, fold_expression, fold_rows, row_fold
 from penstock.runtime.operator import Operator, RowStep
 from penstock.runtime.rows import FEW, Row, Rows
 from penstock.runtime.tables import StoredTable, drop_null_keys
@@ -54,14 +55,16 @@ class Aggregator:
         self._table = table
         self._context = context
         self._row_fold = row_fold(aggregation)
-        self.takes_one = table.takes_entries and one_by_row(aggregation, self._known)
+        by_row = one_by_row(aggregation, self._known)
+        self.takes_one = table.takes_entries and by_row
+        self.takes_rows = table.takes_rows and by_row
 
     def add(self, rows: Rows) -> Rows:
         """Add the rows (no null keys) to the table; return the table's changes."""
         return self._table.update(rows, self._fold)
 
     def add_row(self, row: Row, entry: bytes, changed: Any) -> Row | None:
-        """Add a row by itself to an entry of the table, if `takes_one`; return the change of the key ``changed``."""
+        """Add a row by itself to an entry of the table, if `takes_rows`; return the change of the key ``changed``."""
         store, table, context = self._table.store, self._table, self._context
         before, its_stamp = store.read_entry(entry)
         try:
@@ -101,7 +104,9 @@ class _StreamAggregate(StreamAggregator):
         self.caches_rows = self._table.caching
 
     def row_step(self) -> RowStep | None:
-        return self._add_row if self._aggregator.takes_one else None
+        if self._aggregator.takes_rows:
+            return self._add_row
+        return self._table.step_of_batches(lambda rows: self.process(rows, ""))
 
     def _add_row(self, row: Row) -> Row | None:
         if row.key is None or row.value is None:
@@ -131,9 +136,10 @@ class _WindowedAggregate(WindowOperator):
         self._aggregator = Aggregator(node.name, self._operation.aggregation, self._table, context)
         windows = self._operation.windows
         is_tumbling = windows.kind == "time" and windows.advance_ms in {0, windows.size_ms}
-        self._takes_one = self._aggregator.takes_one and is_tumbling and self._closed is None
+        self._takes_rows = self._aggregator.takes_rows and is_tumbling and self._closed is None
+        self._takes_one = self._takes_rows and self._aggregator.takes_one
         self.leaves_out_rows = is_tumbling or windows.kind == "unlimited"
-        self.caches_rows = self._table.caching
+        self.makes_many = not self.leaves_out_rows or self._closed is not None
 
     def process(self, rows: Rows, parent: str) -> Rows:
         if self._takes_one and len(rows) == 1:
@@ -145,7 +151,7 @@ class _WindowedAggregate(WindowOperator):
         return super().process(rows, parent)
 
     def row_step(self) -> RowStep | None:
-        return self._add_row if self._takes_one else None
+        return self._add_row if self._takes_rows else super().row_step()
 
     def _add_row(self, row: Row) -> Row | Sequence[Row] | None:
         place = self._place_of(row)
@@ -211,12 +217,37 @@ class _TableAggregate(Operator):
         self._aggregation = operation.aggregation
         self._context = context
         self._table = StoredTable(node, topology, context)
+        self._change_fold = ChangeFold(operation.aggregation)
+        self.caches_rows = self._table.caching
+
+    def row_step(self) -> RowStep | None:
+        if self._table.takes_rows:
+            return self._add_row
+        return self._table.step_of_batches(lambda rows: self.process(rows, ""))
+
+    def _add_row(self, row: Row) -> Row | None:
+        table, fold, context = self._table, self._change_fold, self._context
+        if row.key is None:
+            self._refuse_null_key(row.rows(context.step), 0)
+            return None
+        entry = table.store.entry_of(row.key)
+        before, its_stamp = table.store.read_entry(entry)
+        try:
+            new, stamp = fold(row.key, row.value, row.old_value, row.timestamp, before, its_stamp)
+        except Exception as error:  # noqa: BLE001 - whatever a user's function raises
+            context.failed(self._name, fold.function, row.rows(context.step), 0, error)
+            return None
+        table.store.write_entry(entry, new, stamp)
+        return table.row_change(row, row.key, before, new, stamp)
+
+    def _refuse_null_key(self, rows: Rows, row: int) -> None:
+        error = ProcessingError(f"{self._name}: the key of a grouped table's record is null", node=self._name)
+        self._context.failed(self._name, None, rows, row, error)
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         null = rows.keys.null_mask()
         for row in np.flatnonzero(null).tolist():
-            error = ProcessingError(f"{self._name}: the key of a grouped table's record is null", node=self._name)
-            self._context.failed(self._name, None, rows, row, error)
+            self._refuse_null_key(rows, row)
         return self._table.update(rows.filter(~null), self._fold)
 
     def _fold(self, rows: Rows, groups: RowGroups, before: tuple[Column, NDArray[np.int64]]) -> FoldResult:
@@ -289,9 +320,19 @@ class _Member(Operator):
             if null.any():
                 self._context.drop(self._name, int(null.sum()), "null value")
                 rows = rows.filter(~null)
+        return rows.with_values(self._cogrouped(rows))
+
+    def row_step(self) -> RowStep:
+        def step(row: Row) -> Row | None:  # the row keeps its batch, for the column of the merge
+            rows = self.process(row.rows(self._context.step), "")
+            return Row.only_of(rows) if len(rows) else None
+
+        return step
+
+    def _cogrouped(self, rows: Rows) -> CogroupedColumn:
         times = self._observe(rows) if self._windowed else rows.timestamps
         streams = np.full(len(rows), self._number, np.int64)
-        return rows.with_values(CogroupedColumn(streams, times, rows.values))
+        return CogroupedColumn(streams, times, rows.values)
 
     def _observe(self, rows: Rows) -> NDArray[np.int64]:
         before = self._context.get_meta(self._meta, NO_TIME)
@@ -311,6 +352,11 @@ class _Merge(Operator):
         )
         self._core = aggregator_of(_single(node, operation, aggregation), topology, context)
         self.leaves_out_rows = self._core.leaves_out_rows
+        self.caches_rows, self.makes_many = self._core.caches_rows, self._core.makes_many
+        self._context = context
+
+    def row_step(self) -> RowStep:
+        return step_of_batches(lambda rows: self.process(rows, ""), self._context)
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         if not len(rows):

@@ -177,8 +177,6 @@ class SessionAggregate(WindowOperator):
         self._few_by_row = few_by_row(self._operation.aggregation, self._known)
         self._loop = _SessionLoop(self._operation.aggregation, self._gap, self._name, context)
         by_row = one_by_row(self._operation.aggregation, self._known)
-        self.caches_rows = self._table.caching
-        self.makes_many = True
         self._takes_one = by_row and self._closed is None and self._table.takes_entries and not self._table.logs_passing
 
     def process(self, rows: Rows, parent: str) -> Rows:
@@ -189,7 +187,7 @@ class SessionAggregate(WindowOperator):
         return super().process(rows, parent)
 
     def row_step(self) -> RowStep | None:
-        return self._add_row if self._takes_one else None
+        return self._add_row if self._takes_one else super().row_step()
 
     def _add_row(self, row: Row) -> list[Row]:
         """Add a row by itself: what `add` does with it."""

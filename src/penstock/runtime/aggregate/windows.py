@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from penstock.runtime.operator import Operator
+from penstock.runtime.batches_of_one import step_of_batches
+from penstock.runtime.operator import Operator, RowStep
 from penstock.runtime.rows import AFTER, Headers, Place, Rows
 from penstock.runtime.tables import StoredTable, drop_null_keys
 from penstock.serde.column import Column
@@ -325,6 +326,8 @@ class StreamAggregator(Operator):
 class WindowOperator(StreamAggregator):
     """The base of operators with windows, which send each change on, or a window's contents when it closes."""
 
+    makes_many = True
+
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
         operation = cast("WindowedAggregate", node.operation)
         self._name = node.name
@@ -334,6 +337,10 @@ class WindowOperator(StreamAggregator):
         self._table = StoredTable(node, topology, context, on_close=operation.on_close)
         self._closed = closed_windows(node.name, operation, context)
         self.runs_without_rows = operation.idle_ms is not None
+        self.caches_rows = self._table.caching
+
+    def row_step(self) -> RowStep | None:
+        return step_of_batches(lambda rows: self.process(rows, ""), self._context)
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         rows, stream_times = self._windows.observe(rows)

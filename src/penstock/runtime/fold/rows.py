@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.topology.operations.functions import Function
 
 __all__ = [
+    "ChangeFold",
     "FoldInput",
     "RowFold",
     "fold_changes",
@@ -247,16 +248,57 @@ def _uses_key(function: Function | None) -> bool:
     return function is not None and function.arity == 3
 
 
+class ChangeFold:
+    """The fold of one change: takes its old value out of its group's aggregate and adds the new one.
+
+    Args:
+        aggregation: The functions.
+
+    Attributes:
+        function: The user's function that has been called last; None: it is ours.
+    """
+
+    def __init__(self, aggregation: Aggregation) -> None:
+        kind = aggregation.kind
+        self.function = aggregation.aggregator
+        self._functions = aggregation.subtractor, aggregation.aggregator
+        self._is_reduce = kind == "reduce"
+        self._start = initial(aggregation)
+        self._add = _step(aggregation.aggregator, kind)
+        self._remove: Step = (
+            (lambda _key, _value, aggregate: aggregate - 1) if kind == "count" else _step(aggregation.subtractor, kind)
+        )
+
+    def __call__(self, key: Any, value: Any, gone: Any, stamp: int, old: Any, old_stamp: int) -> tuple[Any, int]:
+        """Return the new aggregate and its timestamp.
+
+        Args:
+            key: The group.
+            value: The new value of the change.
+            gone: Its old value.
+            stamp: Its timestamp.
+            old: The aggregate so far; None: there is none.
+            old_stamp: The aggregate's timestamp.
+        """
+        self.function, aggregator = self._functions
+        new = old
+        later = stamp if old is None else max(stamp, old_stamp)
+        if gone is not None and old is not None:
+            new = self._remove(key, gone, snapshot(old))
+            stamp = later
+        self.function = aggregator
+        if value is None:
+            return new, stamp
+        if new is not None:
+            return self._add(key, value, snapshot(new)), later
+        if self._is_reduce:
+            return value, stamp
+        return self._add(key, value, self._start()), later
+
+
 def fold_changes(fold_input: FoldInput) -> FoldResult:
-    """Take each row's old value out of its group's aggregate and add the new one: KTableAggregate, KTableReduce."""
-    aggregation, rows = fold_input.aggregation, fold_input.rows
-    reducing = aggregation.kind == "reduce"
-    add = _step(aggregation.aggregator, aggregation.kind)
-    counting = aggregation.kind == "count"
-    remove: Step = (
-        (lambda _key, _value, aggregate: aggregate - 1) if counting else _step(aggregation.subtractor, aggregation.kind)
-    )
-    start = initial(aggregation)
+    """Fold each row's change into the aggregate of its group: KTableAggregate, KTableReduce."""
+    rows, fold = fold_input.rows, ChangeFold(fold_input.aggregation)
     progress = fold_input.begin()
     state, state_stamps, keep = progress.state, progress.state_stamps, progress.keep
     removed = rows.olds.items() if rows.olds is not None else [None] * len(rows)
@@ -264,26 +306,10 @@ def fold_changes(fold_input: FoldInput) -> FoldResult:
     columns = zip(codes, rows.keys.items(), rows.values.items(), removed, stamps, strict=True)
     for row, (code, key, value, gone, stamp) in enumerate(columns):
         old = state[code]
-        function = aggregation.subtractor
-        new = old
         try:
-            later = stamp if old is None else max(stamp, state_stamps[code])
-            state_stamp = stamp
-            if gone is not None and old is not None:
-                new = remove(key, gone, snapshot(old))
-                state_stamp = later
-            function = aggregation.aggregator
-            if value is not None:
-                if new is not None:
-                    new = add(key, value, snapshot(new))
-                    state_stamp = later
-                elif reducing:
-                    new = value
-                else:
-                    new = add(key, value, start())
-                    state_stamp = later
+            new, state_stamp = fold(key, value, gone, stamp, old, state_stamps[code])
         except Exception as error:  # noqa: BLE001 - whatever a user's function raises
-            progress.failed += fold_input.failed(function, row, error)
+            progress.failed += fold_input.failed(fold.function, row, error)
             if progress.failed[-1] > row:
                 break
             continue

@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.exception_handlers import is_of_record
-from penstock.runtime.functions import join_rows
+from penstock.runtime.functions import FAILED, join_rows, row_join
 from penstock.runtime.joins.unmatched import Events, OuterJoinQueue, Released
-from penstock.runtime.operator import Operator
-from penstock.runtime.rows import Place, Rows
+from penstock.runtime.operator import Operator, RowStep
+from penstock.runtime.rows import NO_OLD, Place, Row, Rows
 from penstock.runtime.tables import spread
+from penstock.serde.base import row_encoder
 from penstock.serde.bound_serdes import RecordHeaders
 from penstock.serde.column import Column, to_bytes_list
 from penstock.state.views.join_buffers import OuterJoinView
@@ -125,6 +126,7 @@ def numbered(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 # Sides
 
 _NO_INDEX = np.empty(0, np.int64)
+_ONLY = np.zeros(1, np.intp)  # the number of the only row of a batch
 
 
 class JoinSide:
@@ -162,6 +164,14 @@ class JoinSide:
         if not null.all():
             rows = rows.filter(~null)
             self.store.put_columns(rows.keys, rows.timestamps, rows.values, rows.timestamps)
+
+    def put_row(self, row: Row) -> None:
+        """Put a row by itself into the store, if it has a key."""
+        store = self.store
+        if store.spec.keeps_headers:
+            self.put_rows(row.rows(self._context.step))
+        elif row.key is not None:
+            store.append(row.key, row.value, row.timestamp)
 
 
 @dataclass(frozen=True)
@@ -250,12 +260,17 @@ class _SelfJoin(Operator):
     The row itself comes among those from the right in order of time, as it would if it were there.
     """
 
+    makes_many = True
+
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
         self._name = node.name
         self._context = context
         self._operation = operation = cast("SelfJoin", node.operation)
         self._side = side_of(operation.windowed, operation.window_store, context)
         self._time_meta = f"{node.name}/stream-time"
+
+    def row_step(self) -> RowStep:
+        return lambda row: _results_of_batch(self, self._side, row.rows(self._context.step))
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         windows = self._operation.windows
@@ -318,6 +333,8 @@ def _piece(rows: Rows, positions: NDArray[np.int64], numbers: NDArray[np.int64],
 class _JoinWindow(Operator):
     """KStreamJoinWindow: notes the rows, which the join puts into the store."""
 
+    takes_turns = True
+
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
         self._side = side_of(node.name, cast("JoinWindow", node.operation).window_store, context)
         self._context = context
@@ -325,6 +342,15 @@ class _JoinWindow(Operator):
     def process(self, rows: Rows, parent: str) -> Rows | Iterable[tuple[str | None, Rows]]:  # noqa: ARG002
         self._side.collect(rows)
         return self._joined_first(rows) if self._context.by_record else rows
+
+    def row_step(self) -> RowStep:
+        side = self._side
+
+        def step(row: Row) -> Iterator[Row]:
+            yield row
+            side.put_row(row)
+
+        return step
 
     def _joined_first(self, row: Rows) -> Iterator[tuple[str | None, Rows]]:
         yield None, row
@@ -349,6 +375,17 @@ class _SharedJoin:
         )
         self._results: dict[bool, Rows] = {}
         self._record_headers: RecordHeaders | None = None
+
+    def sides(self, *, is_left: bool) -> tuple[JoinSide, JoinSide]:
+        """Return a side and the other one."""
+        return (self._left, self._right) if is_left else (self._right, self._left)
+
+    def unmatched(self, *, is_left: bool) -> _Unmatched | None:
+        """Return the waiting records as rows of one side meet them by themselves; None: none wait."""
+        if self._queue is None:
+            return None
+        own, _ = self.sides(is_left=is_left)
+        return _Unmatched(self._queue, own, self._context, is_left=is_left, other_waits=self._outer[int(is_left)])
 
     def results_with_headers(self, current: CurrentHeaders, *, is_left: bool) -> Rows:
         """Return the result rows of a record whose serdes look at headers.
@@ -486,6 +523,36 @@ class _SharedJoin:
         return np.flatnonzero(arrived.null_keys & ~arrived.null_values) if outer else _NO_INDEX
 
 
+class _Unmatched:
+    """The waiting records of a join, as rows of one side meet them by themselves."""
+
+    def __init__(
+        self, queue: OuterJoinQueue, side: JoinSide, context: TaskContext, *, is_left: bool, other_waits: bool
+    ) -> None:
+        self.queue = queue
+        self._context = context
+        self._is_left = is_left
+        self._other_waits = other_waits
+        self._encode = row_encoder(side.store.spec.value_serde)
+
+    def note(self, row: Row, key: bytes, found_times: list[int], *, waits: bool) -> None:
+        """Let a row wait, or take out those that it has found; one whose value does not encode does not wait."""
+        queue = self.queue
+        if found_times and self._other_waits:
+            queue.take_out(found_times, key, is_left=not self._is_left)
+        if waits:
+            try:
+                value = self._encode(row.value) or b""
+            except Exception as error:
+                if not is_of_record(error):
+                    raise
+                self._context.failed("", None, row.rows(self._context.step), 0, error)
+                waits = False
+            else:
+                queue.add_one(row.timestamp, key, value, is_left=self._is_left)
+        queue.note_smallest(row.timestamp if waits else None)
+
+
 def _ranks(left: Place, right: Place) -> NDArray[np.int64]:
     """Return the position of each row of both sides among all."""
     order = Place.concat([left, right]).order()
@@ -506,8 +573,16 @@ def _first_visible(side: JoinSide, stored: Arrived, probing: Arrived) -> NDArray
     return result
 
 
+def _results_of_batch(join: Operator, side: JoinSide, rows: Rows) -> list[Row]:
+    """Return what a join makes of a batch of one row of a side."""
+    side.collect(rows)
+    return Row.each_of(cast("Rows", join.process(rows, side.node)))
+
+
 class _StreamStreamJoin(Operator):
     """KStreamKStreamJoin, of one side."""
+
+    makes_many = True
 
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
         self._name = node.name
@@ -517,6 +592,49 @@ class _StreamStreamJoin(Operator):
         self._join = context.shared(
             f"stream-join/{operation.left}/{operation.right}", lambda: _SharedJoin(operation, context)
         )
+
+    def row_step(self) -> RowStep | None:
+        operation, context, name, is_left = self._operation, self._context, self._name, self._operation.is_left
+        called, (own, other) = row_join(operation.joiner, name, context), self._join.sides(is_left=is_left)
+        if called is None:
+            return None
+        if own.store.spec.keeps_headers or other.store.spec.keeps_headers:
+            return lambda row: _results_of_batch(self, own, row.rows(context.step))
+        encode_key = row_encoder(own.store.spec.key_serde)
+        before_ms, after_ms = operation.windows.before_ms, operation.windows.after_ms
+        if not is_left:
+            before_ms, after_ms = after_ms, before_ms
+        is_outer, unmatched = self._outer, self._join.unmatched(is_left=is_left)
+
+        def step(row: Row) -> list[Row]:
+            key, value, time = row.key, row.value, row.timestamp
+            if value is None or (key is None and not is_outer):
+                context.drop_rows(name, row.rows(context.step), _ONLY, "null key or value")
+            now = unmatched.queue.stream_time(time) if unmatched is not None else time
+            data, partners = b"", []
+            if key is not None and value is not None:
+                if unmatched is not None and unmatched.queue.is_due(time, now, is_left=is_left):
+                    return _results_of_batch(self, own, row.rows(context.step))
+                data = encode_key(key) or b""
+                partners = other.store.matches(data, max(time - before_ms, 0), max(time + after_ms, 0))
+            matched = len(partners)
+            waits = False
+            if is_outer and value is not None and not matched:
+                waits = key is not None and unmatched is not None and max(time + after_ms, 0) >= now
+                partners = [] if waits else [(time, None)]
+            results: list[Row] = []
+            for start, found in partners:
+                result = called(row, None, value, found) if is_left else called(row, None, found, value)
+                if result is FAILED:
+                    break
+                results.append(Row(max(time, start), key, result, row.headers, NO_OLD, row.origin))
+            if unmatched is not None:
+                # A match for which the joiner fails has taken the waiting record out, later ones have not.
+                found_times = [start for start, _ in partners[: min(matched, len(results) + 1)]]
+                unmatched.note(row, data, found_times, waits=waits)
+            return results
+
+        return step
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         null_values = rows.values.null_mask()

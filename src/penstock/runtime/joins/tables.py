@@ -5,18 +5,28 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from penstock.errors import ProcessingError
-from penstock.runtime.functions import apply, join_rows, join_values
-from penstock.runtime.operator import Operator
-from penstock.runtime.rows import RecordContext, Rows
-from penstock.runtime.tables import StoredTable, assign, drop_null_keys, drop_out_of_order, is_stored, spread
+from penstock.runtime.batches_of_one import step_of_batches
+from penstock.runtime.functions import FAILED, apply, join_rows, join_values, row_call, row_join
+from penstock.runtime.operator import Operator, RowStep
+from penstock.runtime.rows import RecordContext, Row, Rows
+from penstock.runtime.tables import (
+    StoredTable,
+    assign,
+    drop_null_keys,
+    drop_out_of_order,
+    is_stored,
+    row_reader,
+    spread,
+)
 from penstock.runtime.versioned_tables import history_of
 from penstock.serde.bound_serdes import plain_headers
 from penstock.serde.column import Column, bytes_column, to_bytes_list
+from penstock.state.views import TimestampedView
 from penstock.state.views.join_buffers import RecordBufferView, WaitingRecord
 from penstock.topology.operations.base import (
     Operation,
@@ -37,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["FACTORIES", "GraceBuffer"]
 
 _Values = tuple[Column, "NDArray[np.int64]"]
+_ONLY = np.zeros(1, np.intp)  # the number of the only row of a batch
 
 
 def _join_where(
@@ -105,6 +116,37 @@ class _TableTableJoin(Operator):
         side = replace(rows, values=left, olds=None)
         return _join_where(mask, operation.joiner, side, right, self._name, self._context)
 
+    def row_step(self) -> RowStep | None:
+        operation, context, name = self._operation, self._context, self._name
+        view = context.table(operation.table)
+        called, read = row_join(operation.joiner, name, context), row_reader(view, view.sent_at, context)
+        if called is None:
+            return None
+        kind, from_right = operation.kind, operation.from_right
+        needs_other = kind == "inner" or (kind == "left" and from_right)
+        needs_own = kind == "inner" or (kind == "left" and not from_right)
+
+        def joined(row: Row, own: Any, other: Any) -> Any:
+            if (own is None and (needs_own or other is None)) or (other is None and needs_other):
+                return None
+            return called(row, None, *((other, own) if from_right else (own, other)))
+
+        def step(row: Row) -> Row | None:
+            if row.key is None:
+                context.drop_rows(name, row.rows(context.step), _ONLY, "null key")
+                return None
+            own, old = row.value, row.old_value
+            other, stamp = read(row, row.key)
+            if other is None and (needs_other or own is None is old):
+                return None
+            new = joined(row, own, other)
+            before = None if new is FAILED or not operation.send_old else joined(row, old, other)
+            if new is FAILED or before is FAILED:
+                return None
+            return Row(max(row.timestamp, stamp), row.key, new, row.headers, before, row.origin)
+
+        return step
+
 
 class _TableJoinMerge(Operator):
     """KTableKTableJoinMerger: stores the results of both sides and passes them on."""
@@ -115,6 +157,7 @@ class _TableJoinMerge(Operator):
         self._table = None
         if operation.store is not None:
             self._table = StoredTable(node, topology, context)
+            self.caches_rows = self._table.caching
         else:
             context.register_table(node.name, _JoinedView(node.name, operation, context))
 
@@ -122,6 +165,14 @@ class _TableJoinMerge(Operator):
         if self._table is not None:
             return assign(self._table, rows, olds=rows.olds)
         return rows if self._send_old else replace(rows, olds=Column.nulls(len(rows)))
+
+    def row_step(self) -> RowStep | None:
+        table, sends_old = self._table, self._send_old
+        if table is None:
+            return lambda row: row if sends_old else row.with_change(row.value, None)
+        if not table.assigns_rows:
+            return table.step_of_batches(lambda rows: self.process(rows, ""))
+        return lambda row: table.assign_row(row, row.value, old=row.old)
 
 
 class _JoinedView:
@@ -194,6 +245,21 @@ class _LookUpJoin(Operator):
         mapped = keys if self._joiner.arity == 4 else None
         return join_rows(self._joiner, rows, right, self._name, self._context, mapped)
 
+    def _row_join(self, read: Callable[[Row, Any], Any]) -> Callable[[Row, Any], Row | None] | None:
+        """Return the join of a row by itself with the table's value under a key, which ``read`` returns."""
+        called, is_left = row_join(self._joiner, self._name, self._context), self._is_left
+        if called is None:
+            return None
+
+        def join(row: Row, key: Any) -> Row | None:
+            right = None if key is None else read(row, key)
+            if right is None and not is_left:
+                return None
+            result = called(row, key, row.value, right)
+            return None if result is FAILED else row.with_pair(row.key, result)
+
+        return join
+
 
 class _StreamTableJoin(_LookUpJoin):
     """KStreamKTableJoin: only the stream's rows cause results.
@@ -206,6 +272,7 @@ class _StreamTableJoin(_LookUpJoin):
         self._operation = operation = cast("StreamTableJoin", node.operation)
         self._buffer: GraceBuffer | None = None
         if operation.buffer_store is not None and operation.grace_ms is not None:
+            self.makes_many = True
             self._buffer = GraceBuffer(node.name, operation.buffer_store, operation.grace_ms, context)
 
     @property
@@ -225,6 +292,29 @@ class _StreamTableJoin(_LookUpJoin):
                 return self._one_by_one(self._buffer.release_each(rows))
             rows = self._buffer.release(rows)
         return self._joined(rows, rows.keys)
+
+    def row_step(self) -> RowStep | None:
+        context, name, is_left = self._context, self._name, self._is_left
+        view = context.table(self._operation.table)
+        if history_of(view) is None:
+            value_of = row_reader(view, view.values_at, context)
+            join = self._row_join(lambda row, key: value_of(row, key)[0])
+        else:
+            join = self._row_join(
+                lambda row, key: self._look_up(row.rows(context.step), Column.of_items([key])).items()[0]
+            )
+        if join is None:
+            return None
+        if self._buffer is not None:
+            return step_of_batches(lambda rows: self.process(rows, ""), context)
+
+        def step(row: Row) -> Row | None:
+            if row.value is None or (row.key is None and not is_left):
+                context.drop_rows(name, row.rows(context.step), _ONLY, "null key or value")
+                return None
+            return join(row, row.key)
+
+        return step
 
     def _one_by_one(self, released: Iterator[Rows]) -> Iterator[tuple[str | None, Rows]]:
         """Join each record while it waits still; one that fails stays there, and so do those behind it, as in Kafka."""
@@ -266,6 +356,33 @@ class _StreamGlobalTableJoin(_LookUpJoin):
             self._context.drop(self._name, int(null.sum()), "null key of the global table")
             rows, keys = rows.filter(~null), keys.filter(~null)
         return self._joined(rows, keys)
+
+    def row_step(self) -> RowStep | None:
+        context, name, is_left, operation = self._context, self._name, self._is_left, self._operation
+        called = row_call(operation.selector, name, context)
+        join = self._row_join(lambda _, key: self._value_of(key))
+        if join is None or called is None:
+            return None
+
+        def step(row: Row) -> Row | None:
+            if row.value is None:
+                context.drop(name, 1, "null value")
+                return None
+            key = called(row, row.value)
+            if key is FAILED:
+                return None
+            if key is None and not is_left:
+                context.drop(name, 1, "null key of the global table")
+                return None
+            return join(row, key)
+
+        return step
+
+    def _value_of(self, key: Any) -> Any:
+        store = self._context.store(self._operation.store)
+        if type(store) is TimestampedView:
+            return store.read_entry(store.entry_of(key))[0]
+        return store.get_columns(Column.of_items([key]))[0].items()[0]
 
     def _look_up(self, rows: Rows, keys: Column) -> Column:  # noqa: ARG002
         values: Column = self._context.store(self._operation.store).get_columns(keys)[0]

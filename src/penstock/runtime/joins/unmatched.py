@@ -100,6 +100,43 @@ class OuterJoinQueue:
         self._context.put_meta(self._time_meta, int(result[-1]))
         return result
 
+    # A record by itself, after which nothing leaves
+
+    def stream_time(self, time: int) -> int:
+        """Return the join's stream time at a record of this time."""
+        now = max(time, self._context.get_meta(self._time_meta, -1))
+        self._context.put_meta(self._time_meta, now)
+        return now
+
+    def is_due(self, time: int, now: int, *, is_left: bool) -> bool:
+        """Return whether a record with key and value makes Kafka look for what may leave: see `_next_release`."""
+        if time != now:
+            return False
+        context, windows = self._context, self._windows
+        if self._interval_ms > 0 and context.wall_clock_ms < context.get_meta(self._next_meta, 0):
+            return False
+        smallest = context.get_meta(self._smallest_meta, _NOTHING)
+        if self._interval_ms <= 0 and smallest == _NOTHING:
+            return False
+        closes = smallest + (windows.after_ms if is_left else windows.before_ms) + windows.grace_ms
+        return (closes if closes <= _NOTHING else closes - (1 << 64)) < now
+
+    def add_one(self, time: int, key: bytes, value: bytes, *, is_left: bool) -> None:
+        """Let a record wait."""
+        self._view.add(OuterJoinView.row(time, key, is_left=is_left), value)
+
+    def take_out(self, times: Sequence[int], key: bytes, *, is_left: bool) -> None:
+        """Take out the waiting records of these times, which a match has found."""
+        rows = [OuterJoinView.row(time, key, is_left=is_left) for time in dict.fromkeys(times)]
+        self._view.take_out(rows)
+
+    def note_smallest(self, time: int | None) -> None:
+        """Note the time of a record that waits; None: none does."""
+        smallest = self._context.get_meta(self._smallest_meta, _NOTHING)
+        self._context.put_meta(self._smallest_meta, smallest if time is None else min(smallest, time))
+
+    # Batches
+
     def run(self, events: Events) -> Released:
         """Apply the batch's events to the store; return the records that leave meanwhile."""
         outgoing = Released()

@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from penstock.errors import ProcessingError
+from penstock.runtime.batches_of_one import step_of_batches
 from penstock.runtime.fold.columns import RowGroups, group_keys
 from penstock.runtime.operator import Operator, RowStep
 from penstock.runtime.rows import FEW, NO_OLD, RecordContext, Row, Rows
@@ -688,7 +689,7 @@ class _Suppress(Operator):
 
     def row_step(self) -> RowStep | None:
         if not self._takes_few:
-            return None
+            return step_of_batches(lambda rows: self.process(rows, ""), self._context)
         spec, context, name, meta = self._buffer.spec, self._context, self._name, self._meta
         encode_key, encode = row_encoder(spec.key_serde), row_encoder(spec.value_serde)
         decode_key, decode = row_decoder(spec.key_serde), row_decoder(spec.value_serde)

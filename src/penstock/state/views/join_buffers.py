@@ -80,10 +80,7 @@ class OuterJoinView:
             end = _TIME.pack(newest_ms + 1)
             matched = [row for row in matched if row < end]
             may_be_there = [row for row in names if row < end]
-        old_values = self._map.get_many(matched)
-        gone = [row for row, old in zip(matched, old_values, strict=True) if old is not None]
-        if gone:
-            self._map.put_many(gone, [None] * len(gone))
+        self.take_out(matched)
         if not names:
             return
         there = self._map.get_many(may_be_there)
@@ -96,6 +93,22 @@ class OuterJoinView:
                 joined[row] += value
             names, lists = list(joined), list(joined.values())
         self._map.put_many(names, lists)
+
+    def take_out(self, matched: Sequence[bytes]) -> None:
+        """Take out all records of rows; missing ones do not matter."""
+        old_values = self._map.get_many(matched)
+        gone = [row for row, old in zip(matched, old_values, strict=True) if old is not None]
+        if gone:
+            self._map.put_many(gone, [None] * len(gone))
+
+    @staticmethod
+    def row(time: int, key: bytes, *, is_left: bool) -> bytes:
+        """Return the row of the records of a time, a side and a key."""
+        return _TIME.pack(time) + (b"\x01" if is_left else b"\x00") + key
+
+    def add(self, row: bytes, value: bytes) -> None:
+        """Add one record, as `apply` does."""
+        self._map.put(row, (self._map.get(row) or b"") + _LENGTH.pack(len(value)) + value)
 
     def older_than(self, time: int) -> tuple[list[bytes], pa.Array]:
         """Return the rows and values of all records before a time, in the order of `waiting`."""

@@ -105,6 +105,7 @@ def _sought(entries: ByteMap, buckets: Sequence[int], keys: Sequence[bytes], tai
 
 
 _SEQUENCE = struct.Struct(">i")
+_MASK = 0x7FFFFFFF
 
 
 @with_java_names_of("WindowStore")
@@ -343,6 +344,36 @@ class WindowView(ShownInNotebooks):
         self._time.advance(max(self._time.observed, start))
         self._map.put(entry, dumped)
 
+    # One row of a joined stream, whose store keeps duplicates, and no headers
+
+    def append(self, key: Any, value: Any, start: int) -> None:
+        """Put a row, whose timestamp is its start, as `put_columns` does."""
+        dumped, number = self._dump(value, start, ()), (self._meta.get(self._sequence_name, 0) + 1) & _MASK
+        row = self._row(key_bytes(self.spec, key), start) + _SEQUENCE.pack(number)
+        self._meta[self._sequence_name] = number
+        if dumped is None and self._ignores_nulls:
+            self._map.put(row, None)
+            return
+        observed = max(self._time.observed, start)
+        is_live = self._time.is_live(start, observed)
+        if is_live:
+            self._time.note_late_rows([start], [dumped])
+        else:
+            self._time.drop(1)
+        self._time.advance(observed)
+        if is_live:
+            self._map.put(row, dumped)
+
+    def matches(self, key: bytes, time_from: int, time_to: int) -> list[tuple[int, Any]]:
+        """Return (start, value) of the rows of a key, by its bytes, that start in the range, in order of arrival."""
+        low, high = self._visible(time_from, time_to)
+        if low > high:
+            return []
+        scanned = self._scan_buckets(key, low, high, self._time.buckets(low, high), reverse=False)
+        at, unpack, load = 8 + len(key), NUMBER.unpack_from, self._values.deserialize
+        width = 8 if self.spec.timestamped else 0
+        return [(unpack(row, at)[0], load(value[width:])) for row, value in scanned]
+
     def fetch_many(
         self, keys: Column, times_from: NDArray[np.int64], times_to: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], Column, NDArray[np.int64]]:
@@ -467,8 +498,8 @@ class WindowView(ShownInNotebooks):
 
     def _take_sequence(self, count: int) -> NDArray[np.int64]:
         last = self._meta.get(self._sequence_name, 0)
-        self._meta[self._sequence_name] = (last + count) & 0x7FFFFFFF
-        return (np.arange(last + 1, last + 1 + count)) & 0x7FFFFFFF
+        self._meta[self._sequence_name] = (last + count) & _MASK
+        return (np.arange(last + 1, last + 1 + count)) & _MASK
 
     def _visible(self, time_from: int, time_to: int) -> tuple[int, int]:
         """Return the part of a range of starts that has not expired and may hold rows."""
