@@ -17,13 +17,13 @@ from penstock.console.recorder import HISTORY, NOW, TOPOLOGY, changed_ms, read_f
 from penstock.engines.application.locations import Locations
 from penstock.errors import ConfigError, PenstockError
 from penstock.log.leases import is_fresh
-from penstock.query.http.service import QueryService
 from penstock.state.checkpoint import read_document
 from penstock.topology.plan.internal_topics import numbers_topic
 
 if TYPE_CHECKING:
     from penstock.console.recorder import Recorder
     from penstock.log.base import TopicLog
+    from penstock.query.http.service import QueryService
 
 __all__ = ["Application", "Applications", "OwnApplication"]
 
@@ -83,6 +83,7 @@ class Application:
     @cached_property
     def _queries(self) -> QueryService:
         from penstock.engines.committed_state.opening import state_of_checkpoint
+        from penstock.query.http.service import QueryService
 
         return QueryService(state_of_checkpoint(self.checkpoint, open_log=self._open_log))
 

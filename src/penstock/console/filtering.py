@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from penstock.base.json_depth import MOST_DEPTH, depth_of
+from penstock.base.late_polars import pl
 from penstock.errors import ConfigError
 from penstock.serde.plain_json import plain, text_of
 

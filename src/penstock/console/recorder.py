@@ -278,13 +278,14 @@ class Past:
 # The recorder
 
 _log = own_logger(__name__)
-_RUNS = ("RUNNING", "REBALANCING")
+_RUNS, _BEFORE = ("RUNNING", "REBALANCING"), ("CREATED", "REBALANCING")
 _WHO = ("host", "pid", "process_start")
 _SILENT_MS = 60_000  # an instance on another machine that has written nothing for so long is gone
 _ENDS = {"PENDING_ERROR": "ERROR", "ERROR": "ERROR"}
 _MINUTES = 2 * 1440  # a day, and the same time of the day before
 _LOOK_S = 1.0
 _RENEW_S = 0.25  # documents of faster batches would cost more than they show
+_QUIET_S = 3.0  # without a batch, after which the next one is looked for once a second
 _IDLE_WRITE_S = 5.0
 _WRITE_S = 2.0
 _QUIET_MS = 30_000  # without a batch, before it is looked what the application does
@@ -370,6 +371,7 @@ class Recorder:
         self._is_shown = True  # else the documents are those of another instance
         self._lock = threading.Lock()
         self._document: dict[str, Any] = {}
+        self._taken_s = float("-inf")  # when there was a batch
         self._asked_phase, self._said_phase = float("-inf"), ""
         self._sampled: deque[tuple[int, int]] = deque(maxlen=_SAMPLES)  # (time, lag), about one a second
         self.version = 0
@@ -431,12 +433,15 @@ class Recorder:
 
     def _work(self) -> None:
         assert self._watched is not None  # noqa: S101 - begin() sets it
-        self._guarded(self._describe)
+        is_described = False
         written = kept = renewed = float("-inf")
         changed = False
         pause = _WRITE_S if local_directory(self._watched.checkpoint) is not None else _WRITE_REMOTE_S
         last_state = ""
         while self._take():
+            if not is_described and self._state() not in _BEFORE:  # its imports would hold up the start
+                is_described = True
+                self._guarded(self._describe)
             now = time.monotonic()
             if now - renewed >= _RENEW_S:
                 renewed = now
@@ -449,22 +454,26 @@ class Recorder:
             if now - kept >= _HISTORY_S:
                 kept = now
                 self._guarded(self._write_history)
+        if not is_described:
+            self._guarded(self._describe)
 
     def _take(self) -> bool:
         """Add the batches of the next second; return whether to go on."""
         assert self._watched is not None  # noqa: S101 - begin() sets it
-        until = time.monotonic() + _LOOK_S
+        began = time.monotonic()
+        pause_s = _RENEW_S if began - self._taken_s < _QUIET_S else _LOOK_S
         item = None
         while item is None:
             self._guarded(self._watched.catch_up)
             try:
-                item = self._queue.get(timeout=_RENEW_S)
+                item = self._queue.get(timeout=pause_s)
             except queue.Empty:
-                if time.monotonic() >= until:
+                if time.monotonic() >= began + _LOOK_S:
                     return True
             else:
                 if item is None:
                     return False
+        self._taken_s = time.monotonic()
         while item is not None:
             self._add(*item)
             try:

@@ -10,7 +10,6 @@ from penstock.base.version import __version__
 from penstock.console.recorder import Watched
 from penstock.errors import PenstockError
 from penstock.log.processes import own_process
-from penstock.runtime.task import sliced_reasons
 from penstock.topology.description import chart_of
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.plan.explain import explain_json, how_it_runs
@@ -69,6 +68,8 @@ def watched(run: Run) -> Watched:
 
 
 def _sliced(run: Run, plan: PhysicalPlan) -> Mapping[int, str | None]:
+    from penstock.runtime.task import sliced_reasons
+
     try:
         return sliced_reasons(run.topology, run.config, plan)
     except PenstockError as error:  # the picture does without

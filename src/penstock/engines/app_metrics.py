@@ -14,7 +14,6 @@ from penstock.base.log_lines import own_logger
 from penstock.base.version import __version__
 from penstock.engines.application_figures import batch_record
 from penstock.engines.lifecycle import State
-from penstock.engines.micro_batches.spark_metrics import SparkMetrics
 from penstock.errors import LogError, UnknownTopicError
 from penstock.log.client_counts import CLOSED_TASKS, counted
 from penstock.log.time_range import timestamp_at
@@ -29,6 +28,7 @@ from penstock.runtime.global_stores import GLOBAL_TASK
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
+    from penstock.engines.micro_batches.spark_metrics import SparkMetrics
     from penstock.engines.spark.progress import BatchProgress
     from penstock.log.base import TopicLog, TopicPartition
     from penstock.metrics.metric import MetricValue
@@ -196,7 +196,7 @@ class AppMetrics:
         self.parallelism = 1
         self._application = str(config["application.id"])
         self._clients = ClientMetrics(self.registry, self._thread, unix_ms, lambda: len(self._watch.lags()))
-        self._spark = SparkMetrics() if config["penstock.metrics.spark"] else None
+        self._spark = _spark_metrics() if config["penstock.metrics.spark"] else None
         self._loop = LoopMetrics(self.registry, self._thread)
         self._lags = LagMetrics(self.registry, f"{self._thread}-consumer", self._watch)
         self._global = self._global_task()
@@ -358,6 +358,12 @@ class AppMetrics:
         ]
         for name, group, tags, description, read in gauges:
             self.registry.gauge(MetricName.of(name, group, tags, description), read)
+
+
+def _spark_metrics() -> SparkMetrics:
+    from penstock.engines.micro_batches.spark_metrics import SparkMetrics
+
+    return SparkMetrics()
 
 
 def _thread_state(state: State) -> str:

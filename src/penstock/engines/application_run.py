@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING
 from penstock.base.log_lines import own_logger
 from penstock.engines.app_metrics import committed_by_name, lag_behind, with_known_ends
 from penstock.engines.application.application_lease import LeaseTenure, SharedTenure, wait_for_lease, wait_to_share
-from penstock.engines.application.application_mode import in_mode, known_mode, may_have_run, require_mode, with_mode
+from penstock.engines.application.application_mode import (
+    in_mode,
+    is_in_another_mode,
+    known_mode,
+    may_have_run,
+    require_mode,
+    with_mode,
+)
 from penstock.engines.application.application_note import note_sinks
 from penstock.engines.application.locations import Locations, open_app_log
 from penstock.engines.application.log_needs import needs_of
 from penstock.engines.application.planning import PlannedApp, create_missing, create_sources, plan_for
 from penstock.engines.application_figures import BatchMeter
-from penstock.engines.conversion import convert_at_start
 from penstock.engines.engine import Start
 from penstock.engines.factory import engine_of
 from penstock.engines.spark.java_archive import make_in_background
@@ -111,7 +117,10 @@ class Run:
         self._settle_mode(log)
         create_sources(self.topology, self.config, log)
         self.engine.check(self.topology, until_latest=until_latest)
-        convert_at_start(self.topology, self.config, log, self.finish_in)
+        if is_in_another_mode(self.config, log):
+            from penstock.engines.conversion import convert_at_start
+
+            convert_at_start(self.topology, self.config, log, self.finish_in)
         self.engine.read_notes(log)
         self.plan = self._plan(log)
         places = self.places = Locations.of(self.config, log)
@@ -198,7 +207,7 @@ class Run:
             app = self._planned()
             identity, why_not_shared = engine.sharing_identity(app), partial(engine.why_not_shared, app)
             if not wait_to_share(log, application, lease, identity, why_not_shared, self._meter.doing):
-                lease.offer_to_share(identity)
+                lease.offer_to_share(identity, self.wake)
                 return lease
             engine.share()
         shared = self._tenure = SharedTenure(log, self.config)
@@ -345,6 +354,10 @@ class Run:
         assert self._tenure is not None  # noqa: S101 - launch() comes first
         self._tenure.check()
         return False
+
+    def wake(self) -> None:
+        """End a call of `wait`: there is something to see."""
+        self.engine.wake()
 
     def warn_of_taken_cores(self) -> None:
         """Say that a query in the application's session would wait, if the tasks keep all cores."""

@@ -687,15 +687,13 @@ def convert(
 
 
 def convert_at_start(topology: Topology, config: StreamsConfig, log: TopicLog, finish: Finish) -> None:
-    """Convert an application that is about to start in another mode than it has run in; see `convert`."""
+    """Convert an application that is about to start in another mode, as `is_in_another_mode` says; see `convert`."""
     mode = str(config["processing.mode"])
-    before = mode_of(log, config)
-    noted = checkpoint_mode(Locations.of(config, log).checkpoint)
-    if before is None or (before == mode and noted in (None, mode)):
-        return
     report = convert(topology, config, log, mode, finish)
     if report.is_done:
-        _log.warning("%s has run with processing.mode=%s and is converted to %s", report.application, before, mode)
+        _log.warning(
+            "%s has run with processing.mode=%s and is converted to %s", report.application, report.before, mode
+        )
 
 
 def _work(topology: Topology, config: StreamsConfig, log: TopicLog, mode: str) -> IntoContinuous | IntoBatches:

@@ -46,12 +46,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from penstock.config import StreamsConfig
     from penstock.log.base import Lease, TopicLog
     from penstock.topology.dataframe_source import DataFrameSource
     from penstock.topology.topology import Topology
 
-__all__ = ["DataFrameQuery", "dataframe_queries", "dataframe_topic_partitions", "spark_location", "topic_frame"]
+__all__ = ["DataFrameQuery", "dataframe_queries", "spark_location", "topic_frame"]
 
 _log = own_logger(__name__)
 _LOOK_S = 2.0
@@ -273,12 +272,6 @@ def dataframe_queries(
     for query in queries:
         query.require_progress(ledger)
     return queries
-
-
-def dataframe_topic_partitions(topology: Topology, config: StreamsConfig) -> dict[str, int]:
-    """Return the partition counts with which the topics of DataFrames are created."""
-    usual = int(config["num.partitions"])
-    return {source.topic: source.partitions or usual for source in topology.dataframes.values()}
 
 
 def spark_location(session: SparkSession, location: str) -> str:

@@ -65,12 +65,14 @@ class Engine(Protocol):
         mode: Its ``processing.mode``.
         plans_at_resume: Whether `resume` takes a plan over the topics that are there then.
         has_batches: Whether progress is reported by batch.
+        look_s: The time between two looks at a run that goes on, in which `wait` is called with it.
         spare_slots: The number of tasks that a local Spark of its own runs at once beyond its cores.
     """
 
     mode: str
     plans_at_resume: bool
     has_batches: bool
+    look_s: float
     spare_slots: int
 
     @property
@@ -149,7 +151,14 @@ class Engine(Protocol):
         ...
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the end for a while; return whether it has come. Raise the error that ended it, if any."""
+        """Wait for the end for a while; return whether it has come. Raise the error that ended it, if any.
+
+        It returns earlier when there is something else to see, as far as the engine is told of it.
+        """
+        ...
+
+    def wake(self) -> None:
+        """End a call of `wait` soon; from any thread."""
         ...
 
     def has_running_tasks(self) -> bool:

@@ -71,7 +71,7 @@ class ApplicationExtension:
         """Take note of the error that ends the application; `close` follows."""
 
     def is_stop_requested(self) -> bool:
-        """Return whether the application is to stop; asked about ten times a second."""
+        """Return whether the application is to stop; asked several times a second. `application.stop()` is faster."""
         return False
 
     def error(self) -> PenstockError | None:

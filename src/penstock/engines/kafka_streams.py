@@ -15,7 +15,6 @@ from penstock.config import StreamsConfig
 from penstock.engines.app_metrics import AppMetrics
 from penstock.engines.application_figures import BatchMeter, RunLog
 from penstock.engines.committed_state.interactive_queries import StoreQueries
-from penstock.engines.event_loop import AsyncKafkaStreams, Embedding
 from penstock.engines.extensions import ApplicationExtensions, ApplicationHandle
 from penstock.engines.http_port import HttpPort
 from penstock.engines.lifecycle import Lifecycle, State, StateListener
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from penstock.engines.application_figures import RunFigures
     from penstock.engines.application_run import Run
+    from penstock.engines.event_loop import AsyncKafkaStreams, Embedding
     from penstock.engines.spark.progress import BatchProgress
     from penstock.metrics import BatchHistory, MetricRegistry, PartitionLag
     from penstock.query import StateQueryRequest, StateQueryResult, StoreQueryParameters
@@ -465,6 +465,8 @@ class KafkaStreams:
             async with KafkaStreams(topology, config) as app:
                 count = await app.store("os-counts").get("linux")
         """
+        from penstock.engines.event_loop import Embedding
+
         _require_pyspark()
         if "pyspark" in sys.modules:  # else there is none, and its import would hold up the loop
             from penstock.engines.spark.session import running_session

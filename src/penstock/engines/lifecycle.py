@@ -36,13 +36,25 @@ _log = own_logger("penstock.app")
 _ENDED = (State.NOT_RUNNING, State.ERROR)
 
 
+class _Stop(threading.Event):
+    """An event that wakes who waits for something else, too: by `on_set`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_set: Callable[[], None] = lambda: None
+
+    def set(self) -> None:
+        super().set()
+        self.on_set()
+
+
 class Lifecycle:
     """The state of an application, with the listener of its changes, and the error that ended it.
 
     Attributes:
         state_listener: Called with the new and the old state at each change.
         on_error: Called with the error that makes the application fail, before its state becomes ERROR.
-        stop: Set when the application is to stop.
+        stop: Set when the application is to stop; its ``on_set`` is called then.
 
     Args:
         application: The ``application.id``.
@@ -64,7 +76,7 @@ class Lifecycle:
         self.state_listener: StateListener | None = None
         self.on_error: Callable[[PenstockError], None] | None = None
         self.error: PenstockError | None = None
-        self.stop = threading.Event()
+        self.stop = _Stop()
 
     @property
     def state(self) -> State:

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["Supervisor"]
 
 _log = own_logger(__name__)
-_LOOK_S = 0.1
+_LOOK_S = 0.1  # while the log, or a topic, is away
 _TOPIC_S = 30.0  # for a topic that was deleted to be made again
 
 
 class Supervisor:
     """The supervision of one run of an application.
 
-    A thread looks every tenth of a second whether the run has ended or is to end, has lost a process, or needs another
-    plan, and changes the application's state accordingly.
+    A thread looks whether the run has ended or is to end, has lost a process, or needs another plan, and changes the
+    application's state accordingly. The engine ends its waits when something has happened; else it looks now and then.
 
     Args:
         lifecycle: The application's state.
@@ -65,6 +65,9 @@ class Supervisor:
             self.run.release()
             self._lifecycle.become(State.NOT_RUNNING if isinstance(error, KeyboardInterrupt) else State.ERROR)
             raise
+        self._lifecycle.stop.on_set = self.run.wake
+        if self._lifecycle.stop.is_set():
+            self.run.wake()
         watch: Callable[[], None] = self._watch
         self._thread = threading.Thread(target=work.run, args=(watch,), name="penstock-watcher", daemon=True)
         self._thread.start()
@@ -105,7 +108,7 @@ class Supervisor:
 
     def _wait(self) -> bool:
         lifecycle, run = self._lifecycle, self.run
-        has_ended = run.wait(_LOOK_S)
+        has_ended = run.wait(run.engine.look_s)
         if lifecycle.state is State.REBALANCING and not has_ended and run.has_running_tasks():
             lifecycle.become(State.RUNNING)
         return has_ended

@@ -91,6 +91,10 @@ class Fetcher(Protocol):
         """
         ...
 
+    def wake(self) -> None:
+        """End the wait of `poll`, or of the next one; from any thread."""
+        ...
+
     def ends(self) -> Mapping[TopicPartition, int]:
         """Return the end of each partition as of its last answer (Kafka: last stable offset); unknown ones are missing.
 

@@ -45,7 +45,7 @@ from penstock.runtime.rows import (
     record_context,
 )
 from penstock.runtime.sensor import Volume
-from penstock.serde.base import UNDECODABLE, as_exception
+from penstock.serde.base import as_exception, undecodable
 from penstock.serde.bound_serdes import (
     RecordHeaders,
     ask_again,
@@ -146,7 +146,7 @@ class SourceReader:
             return serde.deserialize(data)
         except (ConfigError, SchemaRegistryError):
             raise  # no fault of the record
-        except UNDECODABLE as error:
+        except undecodable() as error:
             failures.append(as_exception(error))
             return None
 
@@ -242,7 +242,7 @@ class SourceReader:
                     return column
             except (ConfigError, SchemaRegistryError):
                 raise  # no fault of a record
-            except UNDECODABLE:
+            except undecodable():
                 pass  # some row is bad: find it
         column = self._decode_rows(serde, data.to_pylist(), failures)
         if self._by_column and failures:
@@ -260,7 +260,7 @@ class SourceReader:
                 items.append(serde.deserialize(data))
             except (ConfigError, SchemaRegistryError):
                 raise  # no fault of the record
-            except UNDECODABLE as error:
+            except undecodable() as error:
                 items.append(None)
                 failures.setdefault(row, as_exception(error))
         return Column.of_items(items)
@@ -340,7 +340,7 @@ def _decoded_around(serde: Serde[Any], data: pa.Array, good: NDArray[np.bool_], 
         return serde.decode(
             pa.array([one if ok else None for one, ok in zip(data.to_pylist(), good, strict=True)], data.type)
         )
-    except UNDECODABLE:
+    except undecodable():
         return column
 
 

@@ -10,16 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
-import polars as pl
 import pyarrow as pa
 
 from penstock.base.escapes import show
+from penstock.base.late_polars import pl
 from penstock.errors import SerializationError
 from penstock.serde.column import Column, bytes_column, large_binary, to_bytes_list
 
 __all__ = [
     "FEW",
-    "UNDECODABLE",
     "BaseSerde",
     "Serde",
     "are_alike",
@@ -32,6 +31,7 @@ __all__ = [
     "qualified_name",
     "returned_bytes",
     "show",
+    "undecodable",
     "with_parts",
 ]
 
@@ -69,8 +69,9 @@ class Serde(Protocol[T]):
         ...
 
 
-# A user's serde may raise anything; a panic in Rust is not an Exception.
-UNDECODABLE: tuple[type[BaseException], ...] = (Exception, pl.exceptions.PanicException)
+def undecodable() -> tuple[type[BaseException], ...]:
+    """Return what a serde may raise: a user's anything, and a panic in Rust is not an Exception."""
+    return Exception, pl.exceptions.PanicException
 
 
 def qualified_name(kind: type) -> str:

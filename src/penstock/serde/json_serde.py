@@ -11,10 +11,10 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from penstock.base.json_depth import MOST_DEPTH, depth_of
+from penstock.base.late_polars import pl
 from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import ConfigError, SerializationError
 from penstock.serde.base import BaseSerde
@@ -131,18 +131,18 @@ def decode_json(texts: pl.Series, dtype: Any) -> pl.Series:
     return values.struct.field(f"{mark}v").alias("")
 
 
-_PYTHON_TYPES: dict[Any, Any] = {
-    str: pl.String,
-    int: pl.Int64,
-    float: pl.Float64,
-    bool: pl.Boolean,
-    "string": pl.String,
-    "long": pl.Int64,
-    "integer": pl.Int32,
-    "short": pl.Int16,
-    "double": pl.Float64,
-    "float": pl.Float32,
-    "boolean": pl.Boolean,
+_TYPES: dict[Any, str] = {  # the names of Polars' types
+    str: "String",
+    int: "Int64",
+    float: "Float64",
+    bool: "Boolean",
+    "string": "String",
+    "long": "Int64",
+    "integer": "Int32",
+    "short": "Int16",
+    "double": "Float64",
+    "float": "Float32",
+    "boolean": "Boolean",
 }
 
 
@@ -172,12 +172,12 @@ def _field_type(name: str, kind: Any) -> Any:
         return pl.List(_field_type(name, kind[0]))
     if isinstance(kind, pl.DataType) or (isinstance(kind, type) and issubclass(kind, pl.DataType)):
         return kind
-    dtype = _PYTHON_TYPES.get(kind.lower() if isinstance(kind, str) else kind)
-    if dtype is None:
+    type_name = _TYPES.get(kind.lower() if isinstance(kind, str) else kind)
+    if type_name is None:
         raise ConfigError(
             f"field {name!r} has the unknown type {kind!r}", hint="Use str, int, float, bool or a Polars type."
         )
-    return dtype
+    return getattr(pl, type_name)
 
 
 class StructSerde(BaseSerde):

@@ -7,10 +7,10 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any, NoReturn, is_typeddict
 
-import polars as pl
 import pyarrow as pa
 
 from penstock.base.json_depth import MOST_DEPTH, depth_of
+from penstock.base.late_polars import pl
 from penstock.errors import ConfigError, SerializationError
 from penstock.serde.base import BaseSerde, show
 from penstock.serde.column import Column

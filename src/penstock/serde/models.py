@@ -21,10 +21,10 @@ from typing import Any, NoReturn
 from uuid import UUID
 
 import numpy as np
-import polars as pl
 
 from penstock.base.durations import timedelta_of, timedelta_text
 from penstock.base.escapes import show
+from penstock.base.late_polars import pl
 from penstock.errors import ConfigError
 
 __all__ = [
@@ -44,7 +44,7 @@ _MISSING_NAME = 'A field of another name in JSON: field(metadata={"name": "userI
 _ALIASES: Any = getattr(typing, "TypeAliasType", ())  # of `type Name = ...`, from Python 3.12 on
 _MOST_DIGITS = 4300  # of an integer, as many as Python itself reads from text
 _FIELDS_OF_CLASS = threading.RLock()
-_SCALARS: dict[Any, Any] = {str: pl.String, int: pl.Int64, float: pl.Float64, bool: pl.Boolean}
+_SCALARS: dict[Any, str] = {str: "String", int: "Int64", float: "Float64", bool: "Boolean"}  # Polars' names
 
 
 class MisfitError(ValueError):
@@ -92,7 +92,11 @@ class _Plain(TypeCodec):
 
     def __init__(self, kind: type, words: str, json_type: str) -> None:
         self.kind, self.words, self.json_type = kind, words, json_type
-        self.column_type = _SCALARS[kind]
+
+    @property
+    def column_type(self) -> Any:
+        """The Polars type."""
+        return getattr(pl, _SCALARS[self.kind])
 
     def read(self, document: Any) -> Any:
         kind = self.kind
@@ -136,7 +140,10 @@ def _is_whole(number: Any) -> bool:
 class _Text(TypeCodec):
     """A type that JSON has as text."""
 
-    column_type = pl.String
+    @property
+    def column_type(self) -> Any:
+        """The Polars type."""
+        return pl.String
 
     def __init__(
         self, kind: type, words: str, read: Callable[[str], Any], write: Callable[[Any], str], facts: dict[str, Any]
@@ -215,7 +222,8 @@ class _Choice(TypeCodec):
         self.values = {member: value for value, member in members.items()}
         self.words = words
         kinds = {type(value) for value in members} - {type(None)}
-        self.column_type = _SCALARS.get(kinds.pop()) if len(kinds) == 1 else None
+        scalar = _SCALARS.get(kinds.pop()) if len(kinds) == 1 else None
+        self.column_type = None if scalar is None else getattr(pl, scalar)
         self.is_optional = None in members
 
     def read(self, document: Any) -> Any:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 import struct
 import uuid
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.base.late_polars import pl
 from penstock.errors import SerializationError
 from penstock.serde.base import BaseSerde, Serde
 from penstock.serde.bound_serdes import HeadersSerde
@@ -182,15 +183,19 @@ class VoidSerde(BaseSerde):
         return bytes_column([None] * len(column)) if column.null_mask().all() else super().encode(column)
 
 
-_FIT_A_LONG = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
+@cache
+def _fit_a_long() -> tuple[Any, ...]:
+    return pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32
+
+
 _FEW_NUMBERS = 64  # values; for more, setting up columns pays
-# name -> struct code, numpy big-endian type, Polars type
-_KINDS: dict[str, tuple[str, str, Any]] = {
-    "short": (">h", ">i2", pl.Int16),
-    "integer": (">i", ">i4", pl.Int32),
-    "long": (">q", ">i8", pl.Int64),
-    "float": (">f", ">f4", pl.Float32),
-    "double": (">d", ">f8", pl.Float64),
+# name -> struct code, numpy big-endian type, name of the Polars type
+_KINDS = {
+    "short": (">h", ">i2", "Int16"),
+    "integer": (">i", ">i4", "Int32"),
+    "long": (">q", ">i8", "Int64"),
+    "float": (">f", ">f4", "Float32"),
+    "double": (">d", ">f8", "Float64"),
 }
 
 
@@ -199,7 +204,7 @@ class NumberSerde(BaseSerde):
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        code, big_endian, self._dtype = _KINDS[kind]
+        code, big_endian, self._type_name = _KINDS[kind]
         self._struct = struct.Struct(code)
         self._big_endian = np.dtype(big_endian)
         self._floats = kind in {"float", "double"}
@@ -214,6 +219,10 @@ class NumberSerde(BaseSerde):
     @property
     def width(self) -> int:
         return self._struct.size
+
+    @property
+    def _dtype(self) -> Any:
+        return getattr(pl, self._type_name)
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:
@@ -358,7 +367,7 @@ class TextLongSerde(BaseSerde):
         return int(data)
 
     def encode(self, column: Column) -> pa.Array:
-        if not column.is_columnar or column.series().dtype not in _FIT_A_LONG:
+        if not column.is_columnar or column.series().dtype not in _fit_a_long():
             return super().encode(column)
         return large_binary(column.series().cast(pl.String).to_arrow())
 

@@ -15,9 +15,9 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
+from penstock.base.late_polars import pl
 from penstock.serde.base import BaseSerde
 from penstock.serde.column import Column, fixed_width, from_fixed_width, join, large_binary, series_of
 from penstock.serde.json_serde import json_text

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from penstock.base.java_names import with_java_names
+from penstock.base.late_polars import pl
 from penstock.errors import SerializationError
 from penstock.serde.base import FEW, BaseSerde, Serde, decode_rows, encode_only, encode_rows
 from penstock.serde.column import Column, bytes_column, from_fixed_width, join, large_binary, parts, without_suffix

@@ -65,6 +65,19 @@ def test_a_thread_says_hello_reports_and_is_asked_to_stop(driver: Driver) -> Non
         eventually(lambda: thread.has_to_stop)
 
 
+def test_a_thread_is_told_of_lists_and_of_its_end_and_of_nothing_else(driver: Driver) -> None:
+    with closing(driver.client()) as thread:
+        told: list[bool] = []
+        thread.on_news = lambda: told.append(thread.has_to_stop)
+        eventually(lambda: len(driver.heard) > 3)
+        driver.server.send(ME, {"pace": {}})
+        eventually(lambda: thread.newest("pace") is not None)
+        assert told == []
+        driver.server.send(ME, {"assign": ["0_0"]})
+        driver.server.send(ME, {"stop": True})
+        eventually(lambda: told == [False, True])
+
+
 def test_no_report_of_a_running_thread_follows_its_last_one(driver: Driver) -> None:
     host = ThreadHost(cast("ContinuousJob", None), "thread-0")
     address = ControlAddress("127.0.0.1", driver.server.port, SECRET, 60.0, 0.005)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.threads.hosting.hosted_tasks import RestoreNotes
+from penstock.engines.threads.hosting.restore_notes import RestoreNotes
 from penstock.engines.threads.hosting.restore_watch import RestoreWatch
 from penstock.engines.threads.hosting.thread_state import ThreadState
 from penstock.log.base import TopicPartition

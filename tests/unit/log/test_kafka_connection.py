@@ -126,6 +126,19 @@ def test_waiting_for_an_answer_reads_those_before_it() -> None:
         connection.close()
 
 
+def test_waiting_for_answers_is_ended_by_a_waker() -> None:
+    waker, wakes = socket.socketpair()
+    with answering(framed(VERSIONS), answer_of(2)) as port, waker, wakes:
+        connection = BrokerConnection("127.0.0.1", port, {})
+        waker.send(b"\0")
+        assert arrivals({}, 10_000, wakes) == []
+        first = connection.send(metadata())
+        wakes.recv(1)
+        assert arrivals({connection: first}, 10_000, wakes) == [connection]
+        assert names_of(connection.receive(first)) == ["answers-2"]
+        connection.close()
+
+
 def test_the_end_of_a_connection_is_the_error_of_all_its_requests() -> None:
     with answering(framed(VERSIONS), answer_of(2), framed(b"\0\0\0\7")) as port:
         connection = BrokerConnection("127.0.0.1", port, {})

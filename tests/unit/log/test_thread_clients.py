@@ -69,6 +69,18 @@ def test_a_write_by_another_process_ends_the_wait(topic, batch):
     assert found[T0].records.column("value").to_pylist() == [b"x"]
 
 
+def test_a_wait_is_ended_by_wake_also_by_an_earlier_one(topic, batch):
+    with topic.fetcher() as fetcher:
+        fetcher.assign({T0: 0})
+        threading.Timer(0.1, fetcher.wake).start()
+        assert fetcher.poll(10_000) == {}
+        fetcher.wake()
+        assert fetcher.poll(10_000) == {}
+        fetcher.wake()
+        topic.append("t", 0, batch([b"a"]))
+        assert fetcher.poll(10_000).keys() == {T0}
+
+
 def test_waiting_costs_little(topic):
     with topic.fetcher() as fetcher:
         fetcher.assign({T0: 0, T1: 0})

@@ -148,10 +148,11 @@ class SharingOffer:
     Args:
         record: The record.
         identity: What an instance that shares the tasks has in common with this one.
+        on_asked: Called when somebody asks.
     """
 
-    def __init__(self, record: SharingRecord, identity: str) -> None:
-        self._record, self._identity = record, identity
+    def __init__(self, record: SharingRecord, identity: str, on_asked: Callable[[], None] = lambda: None) -> None:
+        self._record, self._identity, self._on_asked = record, identity, on_asked
         self._ended = threading.Event()
         self._has_offered = self._is_asked = False
         self._thread = threading.Thread(target=self._run, name="penstock-sharing", daemon=True)
@@ -188,6 +189,8 @@ class SharingOffer:
             self._has_offered = True
         now = self._record.read()
         self._is_asked = now.asked_ms > 0 and not now.refused  # by any clock: the offer has removed old requests
+        if self._is_asked:
+            self._on_asked()
 
 
 def wait_to_share(
@@ -455,9 +458,9 @@ class LeaseTenure:
         assert self._keeper is not None  # noqa: S101 - take() comes first
         self._keeper.check()
 
-    def offer_to_share(self, identity: str) -> None:
+    def offer_to_share(self, identity: str, on_asked: Callable[[], None] = lambda: None) -> None:
         """Say that other instances may share the tasks, if they have this in common with this one."""
-        self._offer = SharingOffer(SharingRecord(self._log, self._application), identity)
+        self._offer = SharingOffer(SharingRecord(self._log, self._application), identity, on_asked)
 
     @property
     def is_asked_to_share(self) -> bool:

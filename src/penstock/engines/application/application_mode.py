@@ -28,6 +28,7 @@ __all__ = [
     "has_run_in_batches",
     "in_mode",
     "in_own_mode",
+    "is_in_another_mode",
     "known_mode",
     "may_have_run",
     "mode_of",
@@ -105,6 +106,14 @@ def mode_of(log: TopicLog, config: StreamsConfig) -> str | None:
     if checkpoint_mode(checkpoint) == CONTINUOUS:  # its log is another one, or was emptied
         return None
     return MICRO_BATCH if read_plan(checkpoint) is not None or has_run_in_batches(log, application) else None
+
+
+def is_in_another_mode(config: StreamsConfig, log: TopicLog) -> bool:
+    """Return whether an application that is about to start has to be converted, or a conversion was cut off."""
+    mode = str(config["processing.mode"])
+    before = mode_of(log, config)
+    noted = checkpoint_mode(Locations.of(config, log).checkpoint)
+    return before is not None and (before != mode or noted not in (None, mode))
 
 
 def has_run_in_batches(log: TopicLog, application: str) -> bool:

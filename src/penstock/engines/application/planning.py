@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engines.application.locations import Locations
 from penstock.engines.application.stored_plans import read_stored_plan
-from penstock.engines.dataframes import dataframe_topic_partitions
 from penstock.errors import CoPartitionError, UnknownTopicError
 from penstock.log.ensure_topic import ensure_topic
 from penstock.log.url import kafka_servers
@@ -106,6 +105,12 @@ def plan_for(
         with suppress(UnknownTopicError):
             log.topic(str(topic))  # a log that hides topics from some users raises an error that says so
         raise UnknownTopicError(error.message, hint=_how_to_create(str(topic), config), **error.facts) from None
+
+
+def dataframe_topic_partitions(topology: Topology, config: StreamsConfig) -> dict[str, int]:
+    """Return the partition counts with which the topics of DataFrames are created."""
+    usual = int(config["num.partitions"])
+    return {source.topic: source.partitions or usual for source in topology.dataframes.values()}
 
 
 def _how_to_create(topic: str, config: StreamsConfig) -> str:

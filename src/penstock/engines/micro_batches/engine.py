@@ -499,6 +499,7 @@ class MicroBatches:
     mode = "micro_batch"
     plans_at_resume = False
     has_batches = True
+    look_s = 0.1
     spare_slots = 0
     shares_tasks = False
     stored_plan: StoredPlan | None = None
@@ -590,6 +591,9 @@ class MicroBatches:
         """Wait for the query for a while; return whether it has ended. Raise the error that ended it, if any."""
         assert self._query is not None, "call start() first"  # noqa: S101
         return self._query.wait(timeout_s)
+
+    def wake(self) -> None:
+        """Do nothing: the wait, which is Spark's, is short."""
 
     def has_running_tasks(self) -> bool:
         """Return whether a batch has run, or workers are ready and there is nothing to do yet."""

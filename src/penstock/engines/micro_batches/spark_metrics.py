@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.micro_batches.envelope import EnvelopeKind
 from penstock.metrics.definitions import OWN
 from penstock.metrics.metric import MetricName
 from penstock.metrics.prometheus import family_of
@@ -102,6 +101,8 @@ def observed(frame: DataFrame) -> DataFrame:
     Spark's own ``numInputRows`` counts envelopes; these are the records.
     """
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    from penstock.engines.micro_batches.envelope import EnvelopeKind
 
     report = F.when(F.col("kind") == int(EnvelopeKind.REPORT), F.col("payload").cast("string"))
 

@@ -14,7 +14,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -169,6 +169,8 @@ _SMALL_COLLECTOR = "-XX:+UseSerialGC"
 _SMALL_HEAP = "-Xms64m"
 # Java's figures for jstat, which a thread would take twenty times a second, also while all wait; jcmd needs none.
 _NO_STATISTICS = "-XX:-UsePerfData"
+# The options of the JVM that makes the command line of the other one, and ends (Spark's spark-class).
+_LAUNCHER = "SPARK_LAUNCHER_OPTS"
 _JSON_APPENDER = "-Dpenstock.log.appender=json"  # of log4j2.properties
 _PARALLELISM = "spark.default.parallelism"
 _SPARE = "spark.penstock.spare.slots"
@@ -177,6 +179,9 @@ _RECORDING = "-XX:ArchiveClassesAtExit"  # cannot be combined with an archive in
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 # Spark starts it before it has a job's files, Penstock perhaps among them: on a cluster, or in a zip of `--py-files`.
 _WORKER_DAEMON = {"spark.python.daemon.module": "penstock.engines.spark.worker_daemon"}
+# Nobody is far away: Spark's heartbeats to itself only carry figures. A timeout of the user's may be shorter.
+_RARE_HEARTBEATS = {"spark.executor.heartbeatInterval": "30s"}
+_TIMEOUTS = ("spark.network.timeout", "spark.storage.blockManagerHeartbeatTimeoutMs")
 _OF_STREAMING = "spark.sql.streaming."  # settings of how a query runs, not of what it computes
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 # Plain files with an atomic rename; the default goes through Hadoop's FileContext, which forks for permissions.
@@ -376,8 +381,10 @@ def _start_daemon(settings: Mapping[str, str], *, plans: bool) -> None:
 
 @contextmanager
 def _environment_of_java() -> Iterator[None]:
-    """Let a JVM that is started inside find the daemon that forks the processes in which it plans."""
+    """Let a JVM that is started inside find the daemon that forks the processes in which it plans, and start soon."""
     changed = {name: value for daemon in _daemons for name, value in daemon.environment_of_java.items()}
+    if _LAUNCHER not in os.environ:
+        changed[_LAUNCHER] = f"{_NO_OPTIMIZING_COMPILER} {_SMALL_COLLECTOR} {_NO_STATISTICS}"
     os.environ.update(changed)
     try:
         yield
@@ -483,7 +490,8 @@ def _context_settings(
     }
     failures = str(settings.get("spark.task.maxFailures", ""))
     if is_one_process(settings["spark.master"]):
-        settings = {**_LOOPBACK, **(_WORKER_DAEMON if Path(__file__).is_file() else {}), **settings}
+        rare = {} if any(name in settings for name in _TIMEOUTS) else _RARE_HEARTBEATS
+        settings = {**_LOOPBACK, **(_WORKER_DAEMON if Path(__file__).is_file() else {}), **rare, **settings}
         if failures.isdecimal():
             settings["spark.master"] = with_retries(settings["spark.master"], int(failures))
     return settings
@@ -566,11 +574,20 @@ def check_java() -> None:
         raise EnvironmentProblemError(
             f"Spark needs Java, which was not found{f' in {home}' if home else ''}", hint=remedy
         )
-    run = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - found above
-    version = run.stderr.partition('version "')[2].partition('"')[0]
+    version = _version_of(Path(java))
     major = version.removeprefix("1.").split(".", 1)[0]
     if major.isdecimal() and int(major) < _MINIMUM_JAVA:
         raise EnvironmentProblemError(f"Spark needs Java 17 or later; {java} is Java {version}", hint=remedy)
+
+
+def _version_of(java: Path) -> str:
+    """Return the version of a Java, as its installation says; else it is asked, which takes a tenth of a second."""
+    with suppress(OSError):
+        facts = (java.resolve().parent.parent / "release").read_text(encoding="utf-8", errors="replace")
+        if found := re.search(r'^JAVA_VERSION="([^"]+)"', facts, re.MULTILINE):
+            return found[1]
+    run = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - found before
+    return run.stderr.partition('version "')[2].partition('"')[0]
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from penstock.errors import EnvironmentProblemError, InvalidStateError, LogError
@@ -208,7 +208,8 @@ _PAUSE_OF_SILENCE = 0.01  # of the silence so far
 _ALERT_S = 0.25  # from a write to the file until its commit shows; with a slower disk it is seen as late again
 _LEAST_ALERT_S = 0.02  # after a commit, as the next one may have begun
 _SPREAD, _DECAY = 4.0, 0.9  # how much longer it may take than the slowest lately
-_UNTOLD_S = 0.25  # between two looks while the system is to tell of a write
+_UNTOLD_S, _MOST_UNTOLD_S = 0.25, 1.0  # between two looks while the system is to tell of a write: at least, at most
+_UNTOLD_OF_SILENCE = 0.1  # of the silence so far
 _MOST_UNTOLD = 3  # writes of which it has not told
 _IN_MODIFY = 2
 
@@ -294,12 +295,17 @@ class Database:
         with self.reading() as connection:
             return int(connection.execute("SELECT value FROM counters WHERE name = 'version'").fetchone()[0])
 
-    def wait_for_write(self, version: int, timeout_s: float) -> int:
+    def wait_for_write(self, version: int, timeout_s: float, is_over: Callable[[], bool] = lambda: False) -> int:
         """Wait until the log's version is no longer this one or until the time-out, and return its version.
 
         Writes by other threads of this process end the wait at once, those by other processes within 5 ms; after a
         silence within a hundredth of it, 20 ms at most. Where the operating system tells of writes to a file, it ends
         the silence.
+
+        Args:
+            version: The version.
+            timeout_s: The longest wait.
+            is_over: Returns whether to wait no longer; `wake` has waiting threads ask.
         """
         began = time.monotonic()
         deadline = began + timeout_s
@@ -308,12 +314,13 @@ class Database:
         with self._written:
             writes = self._writes()
             while (now := self.version()) == version:
-                while (left := deadline - time.monotonic()) > 0:
+                while (left := deadline - time.monotonic()) > 0 and not is_over():
                     if self.url.path is None:
                         pause = left
-                    is_silent = time.monotonic() - self._changed_s > self._alert_s
-                    is_told = has_begun = self._is_told(min(left, _UNTOLD_S)) if is_silent else None
-                    if is_told is None:
+                    silence_s = time.monotonic() - self._changed_s
+                    longest_s = min(left, max(_UNTOLD_S, _UNTOLD_OF_SILENCE * silence_s), _MOST_UNTOLD_S)
+                    is_told = has_begun = self._is_told(longest_s) if silence_s > self._alert_s else None
+                    if is_told is None and not is_over():
                         self._written.wait(min(pause, left))
                         pause = min(2 * pause, longest)
                         has_begun = self._is_told(0.0)
@@ -330,6 +337,13 @@ class Database:
             self._note_change()
         return now
 
+    def wake(self) -> None:
+        """Have waiting threads ask whether their wait is over."""
+        with self._written:
+            self._written.notify_all()
+            if self._events is not None:
+                self._events.wake()
+
     def _note_change(self) -> None:
         """Note that a commit shows; that of the next writer may have begun, and takes as long."""
         self._changed_s = time.monotonic()
@@ -339,7 +353,7 @@ class Database:
         self._alert_s = min(max(_LEAST_ALERT_S, _SPREAD * self._commit_s), _ALERT_S)
 
     def _is_told(self, timeout_s: float) -> bool | None:
-        """Wait, without the lock, until the system tells of a write to the file; None where it tells of none.
+        """Wait, without the lock, until the system tells of a write to the file, or `wake`; None if it tells of none.
 
         Another thread may be waiting so already: then this one looks for itself. A system that has not told of writes
         (a folder of another machine) is not asked again.
@@ -482,19 +496,31 @@ class FileEvents:
         if self._file < 0:
             raise OSError(ctypes.get_errno(), "inotify_init1")
         weakref.finalize(self, os.close, self._file)  # not before the last thread that waits has ended
+        self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        weakref.finalize(self, os.close, self._waker)
         if library.inotify_add_watch(self._file, os.fsencode(path), _IN_MODIFY) < 0:
             raise OSError(ctypes.get_errno(), "inotify_add_watch", path)
         self._ready = select.poll()
         self._ready.register(self._file, select.POLLIN)
+        self._ready.register(self._waker, select.POLLIN)
 
-    def wait(self, timeout_s: float) -> bool:
-        """Wait for a write since the last wait; return whether there was one."""
-        if not self._ready.poll(1000 * timeout_s):
-            return False
+    def wait(self, timeout_s: float) -> bool | None:
+        """Wait for a write since the last wait; return whether there was one, None if `wake` has ended the wait."""
+        ready = {number for number, _ in self._ready.poll(1000 * timeout_s)}
+        if self._waker in ready:
+            with suppress(BlockingIOError):
+                os.eventfd_read(self._waker)
+        if self._file not in ready:
+            return None if ready else False
         with suppress(BlockingIOError):
             while os.read(self._file, 4096):
                 pass
         return True
+
+    def wake(self) -> None:
+        """End the wait of a thread, or the next one; from any thread."""
+        with suppress(BlockingIOError):
+            os.eventfd_write(self._waker, 1)
 
 
 def _longest_pause_s(silence_s: float) -> float:

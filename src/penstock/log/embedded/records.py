@@ -464,6 +464,7 @@ class EmbeddedFetcher:
         self._paused: set[TopicPartition] = set()
         self._seen = -1  # the version of the log at which nothing was left to read
         self._turn = 0
+        self._is_woken = False
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Fetch these partitions from these offsets on, and no others."""
@@ -494,10 +495,16 @@ class EmbeddedFetcher:
             version = self._database.version()
             fetched = self._read() if version != self._seen else {}
             left = deadline - time.monotonic()
-            if fetched or left <= 0:
+            if fetched or left <= 0 or self._is_woken:
+                self._is_woken = False
                 return fetched
             self._seen = version
-            self._database.wait_for_write(version, left)
+            self._database.wait_for_write(version, left, lambda: self._is_woken)
+
+    def wake(self) -> None:
+        """End the wait of `poll`, or of the next one; from any thread."""
+        self._is_woken = True
+        self._database.wake()
 
     def ends(self) -> Mapping[TopicPartition, int]:
         """Return the end of each partition as of the last poll that found something new."""

@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 
 from penstock.errors import ConfigError, SchemaRegistryError, SerializationError
-from penstock.serde.base import UNDECODABLE, BaseSerde
+from penstock.serde.base import BaseSerde, undecodable
 from penstock.serde.column import Column, bytes_column, large_binary, parts
 from penstock.serde.schemas.client import Registered, RegistryClient, client_for, no_registry
 from penstock.serde.schemas.schema_settings import SchemaSettings
@@ -408,7 +408,7 @@ class SchemaSerde(BaseSerde):
             series = self.read_series(data)
         except (ConfigError, SchemaRegistryError):
             raise
-        except UNDECODABLE:
+        except undecodable():
             return super().decode(data)  # raises, and names the row
         if series is not None:
             return EncodedColumn(data, self, series=series)

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.base.late_polars import pl
 from penstock.errors import StateError
 from penstock.serde.column import bytes_column, to_bytes_list
 from penstock.state.changelog import ChangelogFormat, changelog_format

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-import polars as pl
 import pyarrow as pa
 
+from penstock.base.late_polars import pl
 from penstock.state.maps import CHANGES_SCHEMA
 from penstock.state.segments.segment import Segment, SegmentHead, SegmentName, pack
 from penstock.state.segments.storage import SegmentStorage, read_segment

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.base.late_polars import pl
 from penstock.serde.column import bytes_column, from_fixed_width, join, large_binary, series_of, to_bytes_list
 from penstock.state.views.change_buffer import (
     FIXED,

@@ -118,6 +118,9 @@ class SimulatedControlClient:
         report: Returns the present report.
     """
 
+    tells_news = False  # threads look: each look is a point of the schedule
+    on_news: Callable[[], None]
+
     def __init__(self, address: Channel, hello: Mapping[str, Any], report: Callable[[], Mapping[str, Any]]) -> None:
         self._channel = address
         self._scheduler = address.scheduler

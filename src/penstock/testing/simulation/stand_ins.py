@@ -37,7 +37,7 @@ EPOCH_MS = 1_700_000_000_000  # the wall clock at the beginning
 _TIMED = (
     "penstock.base.clock",
     "penstock.engines.global_store_copy",
-    "penstock.engines.threads.hosting.hosted_tasks",
+    "penstock.engines.threads.hosting.restore_notes",
     "penstock.engines.threads.hosting.thread_host",
     "penstock.engines.threads.loop.thread_figures",
     "penstock.engines.threads.loop.global_state",

@@ -15,7 +15,8 @@ from penstock.config import StreamsConfig
 from penstock.engines.spark.topology_bytes import pickle_app
 from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.hosting.epoch_job import ContinuousJob
-from penstock.engines.threads.hosting.hosted_tasks import HostedTasks, RestoreNotes
+from penstock.engines.threads.hosting.hosted_tasks import HostedTasks
+from penstock.engines.threads.hosting.restore_notes import RestoreNotes
 from penstock.engines.threads.loop.standby import StateUpdater
 from penstock.engines.threads.loop.thread_environment import ThreadHooks
 from penstock.engines.threads.replicas.task_replica import TaskReplica

@@ -106,6 +106,7 @@ _log = own_logger(__name__)
 # The thread's end
 
 _PAUSE_S = 0.2
+_NEWS = ("assign", "plan", "stop")  # of which the thread is told at once
 _READ_BYTES = 1 << 16
 
 
@@ -135,8 +136,15 @@ class ControlClient:
         address: The control channel.
         hello: The thread's facts: ``thread``, ``epoch``, ``attempt`` (the larger one replaces the other), ``host``,
             ``pid``.
-        report: Returns the present report; called in the client's thread.
+        report: Returns the present report; called in the client's thread. With ``is_same`` it is that of the last call
+            but for the number ``notes``, which is sent alone where the driver knows the rest.
+
+    Attributes:
+        tells_news: Whether it calls `on_news`; else the thread has to look.
+        on_news: Called in the client's thread when there is another list or plan, or the thread is to end.
     """
+
+    tells_news = True
 
     def __init__(
         self, address: ControlAddress, hello: Mapping[str, Any], report: Callable[[], Mapping[str, Any]]
@@ -144,6 +152,7 @@ class ControlClient:
         self._address = address
         self._hello = json.dumps(hello)
         self._report = report
+        self.on_news: Callable[[], None] = lambda: None
         self._changed = threading.Condition()
         self._unacked: dict[int, dict[str, Any]] = {}  # messages by number, sent again by each new connection
         self._number = self._acked = 0
@@ -214,7 +223,7 @@ class ControlClient:
         waiting = self._prove(connection, lines)
         for line in waiting:
             self._take(decode_line(line))
-        due, sent = 0.0, 0
+        due, sent, knows_report = 0.0, 0, False
         while not self._closing and not self.is_lost:
             now = time.monotonic()
             report = dict(self._report()) if now >= due else None
@@ -222,7 +231,9 @@ class ControlClient:
                 messages = [message for number, message in self._unacked.items() if number > sent]
                 if report is not None:  # about the present: it is not sent again
                     self._number += 1
-                    messages.append({"report": report, "number": self._number})
+                    again = {"again": report["notes"]} if knows_report and report.get("is_same") else {"report": report}
+                    messages.append({**again, "number": self._number})
+                    knows_report = True
             if report is not None:
                 due = now + self._address.every_s
             for message in messages:
@@ -267,6 +278,8 @@ class ControlClient:
                 self._stop.set()
             self._messages.update(message)
             self._changed.notify_all()
+        if not message.keys().isdisjoint(_NEWS):
+            self.on_news()
 
     def _look_at_time(self) -> None:
         if time.monotonic() - self._heard > self._address.patience_s:
@@ -276,6 +289,7 @@ class ControlClient:
         with self._changed:
             self._lost.set()
             self._changed.notify_all()
+        self.on_news()
 
 
 def _wait_for_lines(connection: socket.socket, lines: ControlLines) -> list[bytes]:
@@ -388,7 +402,8 @@ class ControlServer:
                     for each in self._connections.values():
                         interests = selectors.EVENT_READ | (selectors.EVENT_WRITE if each.unsent else 0)
                         self._selector.modify(each.socket, interests)
-                for key, events in self._selector.select(_LOOK_S):
+                has_unproved = any(each.member is None for each in self._connections.values())
+                for key, events in self._selector.select(_LOOK_S if has_unproved else None):
                     if key.fileobj is self._listener:
                         self._accept()
                     elif key.fileobj is self._wakes:
@@ -422,16 +437,16 @@ class ControlServer:
 
     def _work(self, one: _Connection, events: int) -> None:
         try:
-            if events & selectors.EVENT_WRITE:
-                with self._lock:
-                    sent = one.socket.send(one.unsent)
-                    del one.unsent[:sent]
             if events & selectors.EVENT_READ:
                 data = one.socket.recv(_READ_BYTES)
                 if not data:
                     raise ConnectionError("closed")
                 for line in one.lines.feed(data):
                     self._take(one, decode_line(line))
+            with self._lock:  # what could not be sent waits until the socket is ready
+                if one.unsent and self._connections.get(one.socket) is one:
+                    sent = one.socket.send(one.unsent)
+                    del one.unsent[:sent]
         except BlockingIOError:
             return
         except (OSError, ValueError, LookupError, TypeError, PenstockError) as error:

@@ -85,8 +85,11 @@ class Epoch:
                 state.gone = self._clock()
                 return
             state.heard = self._clock()
+            if "again" in message:
+                state.notes = int(message["again"])
             if "report" in message:
                 state.report = message["report"]
+                state.notes = state.report.get("notes")
                 self._deliver(self._sharing.reported(member.thread, state))
                 if member.thread in self._starting and state.revision >= 0:
                     self._starting.discard(member.thread)
@@ -252,6 +255,12 @@ class Epoch:
         with self._lock:
             return self._sharing.wants_plan()
 
+    def needs_looks(self) -> bool:
+        """Return whether something is awaited of which nobody tells: tasks that do not run yet, a lost thread."""
+        with self._lock:
+            are_there = all(each.gone is None for each in self.threads.values())
+            return not (self.is_running and are_there) or self._sharing.wants_plan()
+
     def end(self) -> None:
         """Let others have its tasks: no thread runs any more."""
         self._sharing.end()
@@ -319,8 +328,9 @@ class Epoch:
 
     def _has_done(self, name: str, state: ThreadState) -> bool:
         """Return whether a thread runs all tasks of its newest list."""
+        newest = self._sharing.lists.get(name)
         return state.state == "ended" or (
-            state.state == "running" and state.revision >= self._sharing.lists[name].revision
+            state.state == "running" and newest is not None and state.revision >= newest.revision
         )
 
     def _hello(self, name: str, facts: Mapping[str, Any]) -> None:
@@ -330,7 +340,7 @@ class Epoch:
         state.on_disk = frozenset(map(TaskId.parse, facts.get("on_disk", ())))
         is_same = before is not None and before.attempt == state.attempt
         if before is not None and is_same:
-            state.report = before.report
+            state.report, state.notes = before.report, before.notes
             self._pace.repeat(name)
         elif before is not None:
             self._crashed.append((name, self._tasks_of(name, before)))

@@ -240,7 +240,7 @@ class UnreadWatch:
         plan, threads = epoch.job.plan, dict(epoch.threads)
         if any(now - each.heard > _SILENT_S for each in threads.values() if each.state != "ended"):
             return {}, set()
-        before, self._notes = self._notes, {name: each.report.get("notes") for name, each in threads.items()}
+        before, self._notes = self._notes, {name: each.notes for name, each in threads.items()}
         turning = {name for name, number in self._notes.items() if number is not None and before.get(name) == number}
         sources = {task: plan.sources(task) for task in epoch.tasks()}
         holders = {name: each for each in threads.values() for name in each.report.get("positions", {})}

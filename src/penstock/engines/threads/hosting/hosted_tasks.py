@@ -1,11 +1,8 @@
-"""The tasks of a hosted stream thread, which the driver's lists change while it runs, and notes of their restores."""
+"""The tasks of a hosted stream thread, which the driver's lists change while it runs."""
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Collection, Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.engines.threads.loop.standby import StateUpdater, followed_places, replica_lag
@@ -17,34 +14,11 @@ from penstock.topology.plan.plan import TaskId
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
     from penstock.engines.threads.hosting.epoch_job import ContinuousJob
+    from penstock.engines.threads.hosting.restore_notes import RestoreNotes
     from penstock.engines.threads.loop.stream_thread import StreamThread
     from penstock.engines.threads.loop.thread_environment import ThreadLog
-    from penstock.state.restores.restore_progress import RestoreProgress
 
-__all__ = ["HostedTasks", "RestoreNotes"]
-
-_KEPT_S = 30.0  # after the end of a restore: reports follow each other in a second
-
-
-class RestoreNotes:
-    """The newest progress of each store; a restore that has ended is named for a while, so that no report misses it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._found: dict[tuple[str, int], tuple[float, RestoreProgress]] = {}
-
-    def note(self, progress: RestoreProgress) -> None:
-        """Note the progress of a store."""
-        with self._lock:
-            self._found[progress.store, progress.partition] = (time.monotonic(), progress)
-
-    def newest(self) -> list[dict[str, Any]]:
-        """Return the newest progress of each store, as JSON holds it."""
-        old = time.monotonic() - _KEPT_S
-        with self._lock:
-            self._found = {key: note for key, note in self._found.items() if note[0] > old or not note[1].is_done}
-            return [asdict(progress) for _, progress in self._found.values()]
-
+__all__ = ["HostedTasks"]
 
 _NEAR = 10_000  # records: a replica that lacks no more is caught up by the loop itself, in some milliseconds
 
@@ -141,6 +115,11 @@ class HostedTasks:
             "standbys": {str(task): lag for task, lag in lags.items() if task not in self.pending},
             "changelog_ends": {str(task): end for task, end in self._updater.end_sums().items()},
         }
+
+    @property
+    def follow_others(self) -> bool:
+        """Whether some are prepared or followed, beside the loop."""
+        return bool(self.pending or self._updater.lags())
 
     def close(self) -> None:
         """Close the replicas of standbys."""

@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import is_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark import InheritableThread
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.dataframes import DataFrameQuery, dataframe_queries
 from penstock.engines.spark.failures import (
     is_cancelled,
     is_lost_process,
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
 
     from penstock.config import StreamsConfig
     from penstock.engines.application.planning import PlannedApp
+    from penstock.engines.dataframes import DataFrameQuery
     from penstock.engines.engine import Start
     from penstock.engines.threads.hosting.epoch_job import ContinuousJob
     from penstock.engines.threads.hosting.task_sharing import TaskSharing
@@ -308,8 +309,9 @@ class ThreadJobs:
         self._lost = LostThreads(log, self._crashes, context.getConf().get("spark.master") or "")
         self._unread = UnreadWatch(log, patience)
         self._membership: GroupMembership | tuple[()] | None = None
-        self._has_gone = False
+        self._is_woken = self._was_running = False
         self._reported = self._asked = 0.0
+        self._seen: list[Mapping[str, Any]] = []  # the reports of the last look
         self._has_reached_end = False
         self.restores = RestoreWatch()
         self.note: PlacementNote | None = None
@@ -440,17 +442,25 @@ class ThreadJobs:
         """Return the machine of each task."""
         return {} if self._epoch is None else self._epoch.active_hosts()
 
+    def wake(self) -> None:
+        """End a call of `wait`: there is something to see."""
+        with self._changed:
+            self._is_woken = True
+            self._changed.notify_all()
+
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the end of the run; return whether it has ended.
+        """Wait for the end of the run, or until there is something to see; return whether it has ended.
 
         Raises:
             PenstockError: The error that has ended the epoch; for some, a new epoch may succeed (`is_passing`).
         """
         assert self._runner is not None, "call start() first"  # noqa: S101
         epoch = self._epoch
+        if epoch is not None and (epoch.job.bounds is not None or epoch.needs_looks()):
+            timeout_s = min(timeout_s, _LATEST_S)
         with self._changed:
-            self._changed.wait_for(lambda: self._has_gone or (epoch is not None and epoch.error is not None), timeout_s)
-            self._has_gone = False
+            self._changed.wait_for(lambda: self._is_woken or (epoch is not None and epoch.error is not None), timeout_s)
+            self._is_woken = False
         if epoch is None:
             return True
         epoch.look(_START_S, self._session_s, partial(self._launched, epoch))
@@ -531,7 +541,7 @@ class ThreadJobs:
             error = self._of_spark(epoch, failed)
         finally:
             with self._changed:
-                self._is_in_epoch = False
+                self._is_in_epoch, self._is_woken = False, True
                 self._changed.notify_all()
         if error is not None and not self._ending:
             epoch.fail(error)
@@ -587,13 +597,20 @@ class ThreadJobs:
             epoch.look(_START_S, self._session_s, partial(self._launched, epoch))
         if epoch.error is not None and "error" in message:
             _of_thread(epoch.error, member.thread)
-        if epoch.error is not None or "gone" in message or epoch.has_ended:
+        is_running = epoch.is_running
+        if "gone" in message or is_running != self._was_running:
+            self._was_running = is_running
+            self.wake()
+        elif epoch.error is not None or epoch.has_ended:
             with self._changed:
-                self._has_gone |= "gone" in message
                 self._changed.notify_all()
 
     def _report(self, epoch: Epoch) -> bool:
         """Report the progress of the threads; return whether there was any."""
+        reports = [each.report for each in epoch.threads.values()]
+        if len(reports) == len(self._seen) and all(map(is_, reports, self._seen)):
+            return False
+        self._seen = reports
         self.restores.look(epoch.threads)
         if self.note is not None:
             self.note.write(epoch.places())
@@ -648,6 +665,7 @@ class StreamThreads:
     """
 
     mode = "continuous"
+    look_s = 0.5
     plans_at_resume = True
     has_batches = False
     spare_slots = SPARE_SLOTS
@@ -780,6 +798,8 @@ class StreamThreads:
         """Start the queries of DataFrames; in a run until "latest" return when all present rows are written."""
         if self._reads_nothing or not start.app.topology.dataframes:
             return
+        from penstock.engines.dataframes import dataframe_queries
+
         app, checkpoint = start.app, start.app.checkpoint
         settings = dataframe_query_settings(self.spark_settings, checkpoint)
         topology = with_serdes(app.topology, self._config)
@@ -811,6 +831,11 @@ class StreamThreads:
         for feed in self._feeds:
             feed.check()
         return self._jobs.wait(timeout_s)
+
+    def wake(self) -> None:
+        """End a call of `wait`."""
+        if self._jobs is not None:
+            self._jobs.wake()
 
     def has_running_tasks(self) -> bool:
         """Return whether all threads process records."""

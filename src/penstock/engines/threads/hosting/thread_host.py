@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,7 +16,7 @@ from penstock.engines.spark.failures import to_worker_error
 from penstock.engines.spark.job import load_app
 from penstock.engines.spark.worker_process import prepare_worker
 from penstock.engines.threads.hosting.epoch_job import thread_name
-from penstock.engines.threads.hosting.hosted_tasks import RestoreNotes
+from penstock.engines.threads.hosting.restore_notes import RestoreNotes
 from penstock.errors import FencedError, OffsetOutOfRangeError
 from penstock.log.base import TopicPartition
 
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
 __all__ = ["ThreadHost", "hosted_threads", "run_thread"]
 
 _log = own_logger(__name__)
-_STEP_S = 0.1  # the longest wait for records, and so for a stop
+_STEP_S = 0.1  # the longest wait for records of a thread that looks for news, and for global rows of others
 _IDLE_STEP_S, _IDLE_AFTER_S = 0.25, 2.0  # the same after seconds without work: looks cost, and find nothing
+_TOLD_STEP_S = 1.0  # the same of one that is told of news
 _HURRY_S = 0.01  # the same while a task is about to come
 _NOTE_S = 0.25  # the age of a report, but for long steps
+_NOTES_ALIKE = 4  # of a thread without work, before one is made anew
 _ANSWER_S = 5.0
 _MOST_ON_DISK = 100  # named in the hello, which is short
 _MOST_LOGS = 4  # applications whose logs a worker keeps open from epoch to epoch
@@ -119,16 +122,19 @@ class ThreadHost:
         self._counts: ThreadCounts | None = None
         self._thread: StreamThread | None = None
         self._tasks: HostedTasks | None = None
-        self._notes = 0
+        self._notes = self._whole_note = self._taken_note = 0
+        self._news = threading.Event()
         self._fenced: str | None = None  # the member without which the group has gone on
 
     def report(self) -> dict[str, Any]:
         """Return the newest report; called by the control client's thread."""
         if self._counts is not None:
             self._counts.sent()
-        self._taken_s = time.monotonic()
+        self._taken_s, report = time.monotonic(), self._report
+        if not report.get("is_same"):
+            self._taken_note = report.get("notes", 0)
         doing = None if self._thread is None else self._thread.doing()
-        return self._report if doing is None else {**self._report, "doing": doing}
+        return report if doing is None else {**report, "doing": doing}
 
     def ended(self) -> dict[str, Any]:
         """Return the last report: from now on no other one is sent, which would come after it."""
@@ -182,6 +188,7 @@ class ThreadHost:
         )
         thread = self._thread = StreamThread(tasks.app, log, writer, sorted(tasks.active), hooks)
         cleanup, is_clean = ReplicaCleanup(tasks.app), False
+        control.on_news = self._tell
         try:
             thread.start()
             how = self._loop(thread, tasks)
@@ -199,6 +206,7 @@ class ThreadHost:
             _log.warning("%s: %s, as its next owner has deleted it after a commit", self._name, error.message)
             self._fenced, how = tasks.member, "dropped"
         finally:
+            control.on_news = self._news.set
             cleanup.close()
             tasks.close()
             thread.close(commit=is_clean)
@@ -213,6 +221,7 @@ class ThreadHost:
         self._note(thread, tasks)
         control.send({"report": self._report}, 0.0)
         now = noted = worked = time.monotonic()
+        has_news = True  # since the last note
         while not control.has_to_stop:
             if control.is_lost:
                 return "lost"
@@ -225,19 +234,45 @@ class ThreadHost:
                 noted = worked = time.monotonic()
                 control.send({"report": self._report}, 0.0)
             has_worked = False
+            longest_s = self._longest_s(thread, tasks, now, worked)
             if tasks.active or thread.follows_globals:  # others of this machine may read the copy that it writes
-                longest_s = _IDLE_STEP_S if now - worked > _IDLE_AFTER_S else _STEP_S
-                has_worked = thread.step(longest_s if tasks.active and not tasks.pending else _HURRY_S)
+                has_worked = thread.step(longest_s)
             elif not has_changed:
-                time.sleep(_HURRY_S)
+                self._await_news(longest_s)
             now = time.monotonic()
             worked = now if has_worked else worked
+            has_news |= has_worked or has_changed
             if self._is_due(now, noted):
-                self._note(thread, tasks)
-                noted = now
+                if has_news or not self._note_again(tasks):
+                    self._note(thread, tasks)
+                noted, has_news = now, False
         thread.commit()
         self._note(thread, tasks)
         return "stopped"
+
+    def _longest_s(self, thread: StreamThread, tasks: HostedTasks, now: float, worked: float) -> float:
+        """Return the longest time to wait for records, or for news of the driver."""
+        assert self._control is not None and self._job.control is not None  # noqa: S101, PT018 - run() has set it
+        if tasks.pending or not (tasks.active or self._control.tells_news):
+            return _HURRY_S
+        if not self._control.tells_news or thread.follows_globals:
+            if not tasks.active:
+                return _HURRY_S
+            return _IDLE_STEP_S if now - worked > _IDLE_AFTER_S else _STEP_S
+        every_s = self._job.control.every_s
+        return min(max((self._taken_s + every_s - _NOTE_S - now) % every_s, _HURRY_S), _TOLD_STEP_S)
+
+    def _await_news(self, timeout_s: float) -> None:
+        if self._control is None or not self._control.tells_news:
+            time.sleep(timeout_s)
+        elif self._news.wait(timeout_s):
+            self._news.clear()
+
+    def _tell(self) -> None:
+        """End a wait of the thread: there is news; called by the control client's thread."""
+        self._news.set()
+        if self._thread is not None:
+            self._thread.wake()
 
     def _is_due(self, now: float, noted: float) -> bool:
         """Return whether to make a new report: one will soon be taken. With many tasks that takes milliseconds."""
@@ -279,9 +314,19 @@ class ThreadHost:
         if self._report["state"] == "restoring":
             self._report = {"state": "restoring", "restores": self._restores.newest()}
 
+    def _note_again(self, tasks: HostedTasks) -> bool:
+        """Say again what was said before, which is little work; return False if it is to be found out anew."""
+        is_known = self._taken_note == self._whole_note and self._notes - self._whole_note < _NOTES_ALIKE
+        if not is_known or tasks.follow_others:
+            return False
+        self._notes += 1
+        self._report = {**self._report, "notes": self._notes, "is_same": True}
+        return True
+
     def _note(self, thread: StreamThread, tasks: HostedTasks) -> None:
         figures = thread.figures()
         self._notes += 1
+        self._whole_note = self._notes
         self._report = {
             "state": "restoring" if tasks.pending else "running",
             "notes": self._notes,  # the same again: the positions are those before the present turn

@@ -22,6 +22,7 @@ class ThreadState:
         heard: When it was heard last, in seconds of the monotonic clock.
         place: The identity of its folder of replicas.
         report: Its newest report.
+        notes: The number of the note that its newest report is; of one that is the same but for that, too.
         on_disk: The tasks whose replicas its folder held when it began.
         gone: When its connection has broken; None while there is one.
         attempt: Its machine, its process and the number of Spark's attempt.
@@ -32,6 +33,7 @@ class ThreadState:
     heard: float
     place: str = ""
     report: Mapping[str, Any] = field(default_factory=dict)
+    notes: int | None = None
     on_disk: frozenset[TaskId] = frozenset()
     gone: float | None = None
     attempt: tuple[str, int, int] = ("", 0, 0)

@@ -71,6 +71,9 @@ class BoundedFetcher:
                 self._fetcher.pause([tp])
         return bounded
 
+    def wake(self) -> None:
+        self._fetcher.wake()
+
     def ends(self) -> Mapping[TopicPartition, int]:
         bounded_ends = {tp: min(end, self._bounds.get(tp, end)) for tp, end in self._fetcher.ends().items()}
         # Those that are done may never have been fetched, and the task would wait to learn of their lag.

@@ -55,6 +55,7 @@ _PENDING_RECORDS = 1_000_000  # likewise records that have been processed, as th
 _SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.005, 0.02  # between two looks for records while outputs wait for a commit
 _LOOKS = 2  # of one commit interval, at least
 _LITTLE_S = 0.002  # of work in a turn: less is as well done in one look as in two
+_WAITING_S = 0.1  # the longest wait for records while others wait in their buffers
 _HELD_S = 0.005  # between two looks whether other threads have caught up
 _AWAITED_S = 0.1  # the commit interval while others may wait for this thread's commits, if it is longer
 _REHEARSED, _REHEARSAL_S = 50, 0.25  # records of a partition of each topic, and the wait for them
@@ -189,6 +190,11 @@ class StreamThread:
         if not self._touched:
             self._pace.report(self._tasks.values(), ends)
         return has_committed or self._is_busy
+
+    def wake(self) -> None:
+        """End the wait of a step, or of the next one; from any thread."""
+        if (fetcher := self._fetcher) is not None:
+            fetcher.wake()
 
     def commit(self, leaving: Iterable[TaskId] = ()) -> None:
         """Commit everything that has been processed, with the positions and the state.
@@ -478,6 +484,8 @@ class StreamThread:
             return 0.0
         if self._pace.is_held and self._loaded:
             timeout_s = min(timeout_s, _HELD_S)
+        elif self._loaded:  # as for the end of another partition, which a poll learns while it waits
+            timeout_s = min(timeout_s, _WAITING_S)
         if self._touched:
             timeout_s = min(timeout_s, self._committed_s + self._present_interval_s - time.monotonic())
         now_ms = self._hooks.clock()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -80,6 +82,7 @@ _BACKOFF = Backoff(0.02, 0.3)
 _WARN_AFTER_S, _WARN_EVERY_S = 0.5, 5.0
 _ANSWER_S = 0.002  # the least wait for the answer to a new request: what it brings is in time for the next commit
 _MUCH_BYTES = 1 << 18  # after so many there will be more
+_MOST_WAKES = 256
 _HURRY_S = 0.05  # the wait at the broker while partitions are paused: those that are resumed must wait for its end
 
 
@@ -142,6 +145,9 @@ class KafkaFetcher:
         self._homeless: set[TopicPartition] = set()
         self._undecoded: list[TopicPartition] = []
         self._open = OpenTransactions(on_stuck)
+        self._waker, self._wakes = socket.socketpair()
+        for end in (self._waker, self._wakes):
+            end.setblocking(False)  # noqa: FBT003
         self._troubles = _Troubles(access, patience_s)
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -191,11 +197,24 @@ class KafkaFetcher:
             left = deadline - time.monotonic()
             if not self._undecoded and self._receive(max(0.0, left)):
                 self._request(if_behind=True)  # before the records are decoded and processed
-            if self._undecoded or left <= 0:
+            if self._undecoded or left <= 0 or self._is_woken():
                 return self._decode()
+
+    def wake(self) -> None:
+        """End the wait of `poll`, or of the next one; from any thread."""
+        with suppress(OSError):  # full, or closed: nobody has to be woken
+            self._waker.send(b"\0")
+
+    def _is_woken(self) -> bool:
+        try:
+            return bool(self._wakes.recv(_MOST_WAKES))
+        except BlockingIOError:
+            return False
 
     def close(self) -> None:
         """Close its connections."""
+        self._waker.close()
+        self._wakes.close()
         self._sessions.clear()
         self._behind.clear()
         self._homes.clear()
@@ -250,7 +269,7 @@ class KafkaFetcher:
         asked = {each: session.number for each, session in self._sessions.items() if session.number is not None}
         for connection in asked:
             timeout_s = min(timeout_s, self._sessions[connection].patience_s)
-        for connection in arrivals(asked, timeout_s):
+        for connection in arrivals(asked, timeout_s, self._wakes):
             self._behind.discard(connection)
             try:
                 for tp, offset, part in self._sessions[connection].receive(connection):

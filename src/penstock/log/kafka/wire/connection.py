@@ -388,7 +388,9 @@ class BrokerConnection:
         return failed(REFUSED_USER, f"broker {self.address} refuses user {user!r} by {name}: {reason}")
 
 
-def arrivals(requests: Mapping[BrokerConnection, int], timeout_s: float) -> list[BrokerConnection]:
+def arrivals(
+    requests: Mapping[BrokerConnection, int], timeout_s: float, waker: socket.socket | None = None
+) -> list[BrokerConnection]:
     """Wait until answers to some of these requests begin to arrive, and return their connections.
 
     Answers to earlier requests of the same connections are kept for their receivers. A connection that is broken is
@@ -397,6 +399,7 @@ def arrivals(requests: Mapping[BrokerConnection, int], timeout_s: float) -> list
     Args:
         requests: Connections, each with the number of a request.
         timeout_s: The longest wait in seconds.
+        waker: A socket that ends the wait when there is something to be read from it.
     """
     deadline = time.monotonic() + timeout_s
     while True:
@@ -404,9 +407,12 @@ def arrivals(requests: Mapping[BrokerConnection, int], timeout_s: float) -> list
         with selectors.PollSelector() as selector:  # nothing to open and close
             for connection in requests.keys() - answered:
                 selector.register(connection._socket, selectors.EVENT_READ, connection)  # noqa: SLF001
+            if waker is not None:
+                selector.register(waker, selectors.EVENT_READ)
             ready = [key.data for key, _ in selector.select(0 if answered else max(0.0, deadline - time.monotonic()))]
-        answered += [connection for connection in ready if connection.begins(requests[connection], readable=True)]
-        if answered or time.monotonic() >= deadline:
+        is_woken = None in ready
+        answered += [each for each in ready if each is not None and each.begins(requests[each], readable=True)]
+        if answered or is_woken or time.monotonic() >= deadline:
             return answered
 
 
