@@ -27,7 +27,7 @@ from penstock.engines.app_metrics import AppMetrics
 from penstock.engines.lifecycle import State
 from penstock.engines.spark.progress import BatchProgress
 from penstock.metrics.task_counts import Spread, TaskCounts
-from penstock.runtime.context import Surroundings
+from penstock.runtime.context import TaskEnvironment
 from penstock.runtime.rows import TopicBatch
 from penstock.runtime.sensor import CountingSensor, Sensor
 from penstock.runtime.task import StreamTask, TaskPart
@@ -55,7 +55,7 @@ class Measured:
         if kind == "DEBUG":
             count_calls(self._state)
         part = TaskPart("0_0", {INPUTS[workload][0]: 1, "out": 1}, list(topology.nodes))
-        self._task = StreamTask(topology, config, part, self._state, Surroundings(self._sensor))
+        self._task = StreamTask(topology, config, part, self._state, TaskEnvironment(self._sensor))
 
     def cpu_s(self, batch: TopicBatch) -> float:
         """Process a batch, make the report of its counts, and return the CPU seconds."""

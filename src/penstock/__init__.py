@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from penstock.serde.windowed import Window, Windowed
     from penstock.state.restores.restore_progress import StateRestoreListener
     from penstock.testing import TopologyTestDriver
-    from penstock.topology.operations.base import Retry
+    from penstock.topology.operations.definitions import Retry
 
 __all__ = [
     "Branched",
@@ -139,7 +139,7 @@ _MODULES = {
     "serde.windowed": ("Window", "Windowed"),
     "state.restores.restore_progress": ("StateRestoreListener",),
     "testing": ("TopologyTestDriver",),
-    "topology.operations.base": ("Retry",),
+    "topology.operations.definitions": ("Retry",),
 }
 # What stands above the core and plugs into it; each is imported when the core first asks for it.
 declare("penstock.applications", "console", "penstock.console.extension:ConsoleExtension")

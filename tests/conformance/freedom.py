@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode, parents_of
-from penstock.topology.operations.base import (
+from penstock.topology.operations.definitions import (
     Branch,
     DropNullKeys,
     Filter,

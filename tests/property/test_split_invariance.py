@@ -15,7 +15,7 @@ from penstock.serde.primitives import NumberSerde, StringSerde
 from penstock.serde.windowed import TimeWindowedSerde
 from penstock.testing import TopologyTestDriver
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
-from penstock.topology.operations.base import (
+from penstock.topology.operations.definitions import (
     Aggregation,
     Branch,
     DropNullKeys,

@@ -23,7 +23,7 @@ from penstock import (
     agg,
 )
 from penstock.log.base import RECORD_SCHEMA
-from penstock.runtime.context import Surroundings
+from penstock.runtime.context import TaskEnvironment
 from penstock.runtime.suppress import operator as suppress
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
 from penstock.state.maps import MemoryTaskState
@@ -86,7 +86,7 @@ def run(topology, records, split, *, restart=False, depth_first=False):
     task, written, dropped = None, {}, 0
     for batch in batches(records, split):
         if task is None or restart:
-            task = StreamTask(topology, config, TaskPart("0_0", {}), state, Surroundings(wall_clock_ms=0))
+            task = StreamTask(topology, config, TaskPart("0_0", {}), state, TaskEnvironment(wall_clock_ms=0))
         output = task.process(batch, 0, ordered=True, depth_first=depth_first)
         dropped += output.metrics["dropped"]
         for topic, rows in output.records.items():

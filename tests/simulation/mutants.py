@@ -275,7 +275,7 @@ MUTANTS = (
            "self._compare(version)  # before another writer is fenced\n                self._claim()\n"
            "            self._compare(version, anew=False)", "self._claim()", is_of_records=True),
     Mutant("a lease is renewed over that of a successor", (LEASES, "Leases.renew"),
-           "refuse_newer(held, lease.application, lease.epoch)", "pass", is_of_records=True),
+           "check_not_fenced(held, lease.application, lease.epoch)", "pass", is_of_records=True),
     Mutant("a lease is released over that of a successor", (LEASES, "Leases.release"),
            "held.epoch != lease.epoch or held.released", "held.released", is_of_records=True),
     Mutant("a lease is taken from a holder that runs", (LEASES, "Leases.acquire"),

@@ -24,7 +24,7 @@ from penstock.topology.building.builder import GraphBuilder
 from penstock.topology.building.graph import StoreGraph, TableSourceGraph
 from penstock.topology.building.names import check_name
 from penstock.topology.dataframe_source import DataFrameSource, OutputMode
-from penstock.topology.operations.base import TableSource
+from penstock.topology.operations.definitions import TableSource
 from penstock.topology.stores import StoreSpec
 from penstock.topology.tables import SourceTable
 

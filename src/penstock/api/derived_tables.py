@@ -9,8 +9,8 @@ from penstock.api.materialize import key_value_spec, named, optional_spec
 from penstock.api.options import Materialized
 from penstock.api.serdes import UNKNOWN
 from penstock.topology.building.graph import ProcessorGraph
-from penstock.topology.operations import base as ops
-from penstock.topology.operations.base import StreamToTable, TableToStream
+from penstock.topology.operations import definitions as ops
+from penstock.topology.operations.definitions import StreamToTable, TableToStream
 from penstock.topology.operations.functions import Function
 from penstock.topology.tables import DerivedTable, SourceTable
 

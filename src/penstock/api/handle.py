@@ -18,7 +18,7 @@ from penstock.topology.building.graph import ProcessorGraph
 if TYPE_CHECKING:
     from penstock.topology.building.builder import GraphBuilder
     from penstock.topology.building.graph import GraphNode, RepartitionGraph
-    from penstock.topology.operations.base import Operation
+    from penstock.topology.operations.definitions import Operation
     from penstock.topology.stores import StoreSpec
     from penstock.topology.tables import TableState
 

@@ -13,7 +13,7 @@ from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:
     from penstock.topology.building.builder import GraphBuilder
-    from penstock.topology.operations.base import WindowSpec
+    from penstock.topology.operations.definitions import WindowSpec
 
 __all__ = ["key_value_spec", "named", "optional_spec", "window_spec"]
 

@@ -19,7 +19,7 @@ from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError
 from penstock.topology.building.graph import ProcessorGraph
 from penstock.topology.building.names import check_name
-from penstock.topology.operations import base as ops
+from penstock.topology.operations import definitions as ops
 from penstock.topology.operations.functions import Function
 
 if TYPE_CHECKING:

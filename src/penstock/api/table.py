@@ -17,7 +17,7 @@ from penstock.api.windowed.suppressed import Suppressed, suppress_table
 from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError
 from penstock.topology.building.graph import ProcessorGraph
-from penstock.topology.operations.base import TableTransformValues
+from penstock.topology.operations.definitions import TableTransformValues
 from penstock.topology.operations.functions import Function
 from penstock.topology.tables import DerivedTable
 

@@ -18,7 +18,7 @@ from penstock.topology import topology as frozen
 from penstock.topology.building.assembly import Assembly
 from penstock.topology.building.names import check_name
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
-from penstock.topology.operations.base import Process
+from penstock.topology.operations.definitions import Process
 from penstock.topology.operations.functions import TOPIC_OF, Function
 from penstock.topology.stores import StoreSpec
 from penstock.topology.timestamp_extractors import extractor_of

@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.engines.engine import Engine
-    from penstock.engines.micro_batches.engine import MicroBatches
+    from penstock.engines.micro_batches.engine import MicroBatchesEngine
     from penstock.engines.spark.progress import BatchProgress
-    from penstock.engines.threads.hosting.stream_threads import StreamThreads
+    from penstock.engines.threads.engine import StreamThreadsEngine
 
 __all__ = ["engine_of"]
 
 
-def _micro_batches() -> type[MicroBatches | StreamThreads]:
-    from penstock.engines.micro_batches.engine import MicroBatches
+def _micro_batches() -> type[MicroBatchesEngine | StreamThreadsEngine]:
+    from penstock.engines.micro_batches.engine import MicroBatchesEngine
 
-    return MicroBatches
+    return MicroBatchesEngine
 
 
-def _stream_threads() -> type[MicroBatches | StreamThreads]:
-    from penstock.engines.threads.hosting.stream_threads import StreamThreads
+def _stream_threads() -> type[MicroBatchesEngine | StreamThreadsEngine]:
+    from penstock.engines.threads.engine import StreamThreadsEngine
 
-    return StreamThreads
+    return StreamThreadsEngine
 
 
 # An engine is imported when it is asked for: each has many modules of its own.
-_ENGINES: dict[str, Callable[[], type[MicroBatches | StreamThreads]]] = {
+_ENGINES: dict[str, Callable[[], type[MicroBatchesEngine | StreamThreadsEngine]]] = {
     "micro_batch": _micro_batches,
     "continuous": _stream_threads,
 }

@@ -22,7 +22,7 @@ import lmdb
 from penstock.base.clock import unix_ms
 from penstock.log.base import TopicPartition
 from penstock.log.topic_settings import may_miss_deletions, setting
-from penstock.runtime.context import Surroundings
+from penstock.runtime.context import TaskEnvironment
 from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
 from penstock.runtime.rows import TopicBatch, volumes_of_changes
 from penstock.runtime.sensor import Sensor
@@ -88,7 +88,7 @@ class GlobalFiller:
     ) -> None:
         self._clock = clock
         part = TaskPart(GLOBAL_TASK, {}, topology.global_nodes)
-        self._task = StreamTask(topology, config, part, state, Surroundings(sensor, clock()))
+        self._task = StreamTask(topology, config, part, state, TaskEnvironment(sensor, clock()))
 
     def apply(self, tp: TopicPartition, records: pa.RecordBatch) -> None:
         """Process records of a global topic."""

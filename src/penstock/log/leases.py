@@ -34,7 +34,7 @@ __all__ = [
     "lease_of",
     "may_have_another_clock",
     "not_shared",
-    "refuse_newer",
+    "check_not_fenced",
     "runs_already",
 ]
 
@@ -106,7 +106,7 @@ def lease_of(stored: StoredRecord) -> Lease | None:
     return Lease(**{**facts, "process_start": str(facts.get("process_start") or "")})
 
 
-def refuse_newer(held: Lease | None, application: str, epoch: int) -> None:
+def check_not_fenced(held: Lease | None, application: str, epoch: int) -> None:
     """Raise FencedError if this lease has a newer epoch."""
     if held is not None and held.epoch > epoch:
         raise FencedError(
@@ -143,7 +143,7 @@ class Leases:
 
         def taken(held: Lease | None) -> Lease:
             if replacing is not None:
-                refuse_newer(held, application, replacing.epoch)
+                check_not_fenced(held, application, replacing.epoch)
             elif held is not None and not force and holder_runs(held):
                 raise runs_already(held)
             now, epoch, (host, pid, start) = unix_ms(), (held.epoch if held else 0) + 1, own_process()
@@ -167,7 +167,7 @@ class Leases:
         """Send a heartbeat, unless the lease is released; raises FencedError if a newer instance has taken over."""
 
         def renewed(held: Lease | None) -> Lease | None:
-            refuse_newer(held, lease.application, lease.epoch)
+            check_not_fenced(held, lease.application, lease.epoch)
             if held is not None and held.epoch == lease.epoch and held.released:
                 return None  # a heartbeat that was on its way meanwhile
             return replace(lease, heartbeat_ms=unix_ms())
@@ -195,7 +195,7 @@ class Leases:
 
     def check(self, application: str, epoch: int) -> None:
         """Raise FencedError if a newer instance has taken over."""
-        refuse_newer(self.read(application), application, epoch)
+        check_not_fenced(self.read(application), application, epoch)
 
     def _change(self, application: str, change: Callable[[Lease | None], _T]) -> _T:
         """Read, compare, write; once more if another process was faster.

@@ -37,7 +37,7 @@ from penstock.metrics.definitions import (
 from penstock.metrics.metric import MetricName
 from penstock.metrics.task_counts import FLUSH, OTHER_ERRORS, OTHER_REASONS
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
-from penstock.topology.operations.base import CogroupMember, Suppress, TableSource, WindowedAggregate
+from penstock.topology.operations.definitions import CogroupMember, Suppress, TableSource, WindowedAggregate
 
 if TYPE_CHECKING:
     from penstock.metrics.metric import MeterDefinition

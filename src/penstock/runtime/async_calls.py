@@ -15,7 +15,7 @@ import numpy as np
 from penstock.runtime.functions import pair_of
 from penstock.runtime.operator import Operator
 from penstock.serde.column import Column
-from penstock.topology.operations.base import MapAsync, Operation
+from penstock.topology.operations.definitions import MapAsync, Operation
 
 if TYPE_CHECKING:
     from penstock.runtime.context import TaskContext

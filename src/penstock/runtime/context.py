@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from penstock.topology.stores import StoreSpec
     from penstock.topology.topology import Topology
 
-__all__ = ["STREAM_TIME", "RecordFailure", "Running", "Surroundings", "TaskContext", "partition_time_meta"]
+__all__ = ["STREAM_TIME", "RecordFailure", "Running", "TaskEnvironment", "TaskContext", "partition_time_meta"]
 
 STREAM_TIME = "stream_time"  # the name of the number that is the task's stream time
 
@@ -72,7 +72,7 @@ def _one_note(timestamps: NDArray[np.int64], headers: list[Headers] | None) -> t
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class TaskEnvironment:
     """The parts of a process that a task uses beside its own state.
 
     Attributes:
@@ -155,13 +155,13 @@ class TaskContext:
         config: StreamsConfig,
         task_id: str,
         state: TaskState,
-        surroundings: Surroundings,
+        environment: TaskEnvironment,
         tasks: int = 1,
     ) -> None:
         self.topology = topology
         self.task_id = task_id
-        self.sensor = surroundings.sensor
-        self.wall_clock_ms = surroundings.start_ms()
+        self.sensor = environment.sensor
+        self.wall_clock_ms = environment.start_ms()
         self.batch = 0  # the number of the present part of a batch
         self.step = 0  # how often the record that is processed by itself has been passed on
         self.begun = 0  # batches so far
@@ -174,10 +174,10 @@ class TaskContext:
         self.letters: list[tuple[Place, DeadLetter]] = []
         self._config = config
         self._state = state
-        self._globals = surroundings.global_stores
-        self.until_latest = surroundings.until_latest
-        self.current = surroundings.current
-        self.keeps_partition_times = surroundings.keeps_partition_times
+        self._globals = environment.global_stores
+        self.until_latest = environment.until_latest
+        self.current = environment.current
+        self.keeps_partition_times = environment.keeps_partition_times
         self._physical_names: dict[str, str] = {}
         self._views: dict[str, Any] = {}
         self._forgetful: dict[str, Callable[[], int]] = {}  # of each store that drops what comes too late: how many

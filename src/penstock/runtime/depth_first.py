@@ -21,7 +21,7 @@ from penstock.runtime.rows import Place, Rows
 from penstock.serde.bound_serdes import RecordHeaders
 from penstock.topology.building.joins import JoinWindow
 from penstock.topology.nodes import ProcessorNode
-from penstock.topology.operations.base import Branch, PassThrough, Process
+from penstock.topology.operations.definitions import Branch, PassThrough, Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

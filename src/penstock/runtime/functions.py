@@ -19,7 +19,7 @@ from penstock.errors import ProcessingError
 from penstock.runtime.operator import Operator, RowStep
 from penstock.runtime.rows import Row, Rows
 from penstock.serde.column import Column
-from penstock.topology.operations.base import (
+from penstock.topology.operations.definitions import (
     Branch,
     DropNullKeys,
     Filter,

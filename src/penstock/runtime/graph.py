@@ -15,7 +15,7 @@ from penstock.errors import SerializationError
 from penstock.serde.column import Column
 from penstock.topology.configured import fields_hint, fields_known_above, fields_read
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
-from penstock.topology.operations.base import Branch, Operation, Process
+from penstock.topology.operations.definitions import Branch, Operation, Process
 from penstock.topology.operations.functions import Function
 
 if TYPE_CHECKING:

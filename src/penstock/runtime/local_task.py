@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.log.partitioner import partition_for
-from penstock.runtime.context import Surroundings
+from penstock.runtime.context import TaskEnvironment
 from penstock.runtime.exception_handlers import TopicRecord
 from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
 from penstock.runtime.punctuation import PriorityQueue
@@ -102,7 +102,7 @@ class LocalTask:
         self._globals = global_copies or GlobalCopies(
             topology,
             config,
-            Surroundings(self._sensor, wall_clock_ms),
+            TaskEnvironment(self._sensor, wall_clock_ms),
             by_column=by_column,
             skips_damage=skips_global_damage,
             restored=restored,
@@ -141,8 +141,8 @@ class LocalTask:
 
     def _task(self, state: MemoryTaskState | LoggedState) -> StreamTask:
         current = state.current if isinstance(state, LoggedState) else None
-        surroundings = Surroundings(self._sensor, self.wall_clock_ms, self._globals.views, current=current)
-        return StreamTask(self.topology, self._config, self._part, state, surroundings)
+        environment = TaskEnvironment(self._sensor, self.wall_clock_ms, self._globals.views, current=current)
+        return StreamTask(self.topology, self._config, self._part, state, environment)
 
     def next_offset(self, topic: str) -> int:
         """Return the offset of the next record of a topic, and count it."""
@@ -273,7 +273,7 @@ class GlobalCopies:
     Args:
         topology: The topology, with what the settings add to it.
         config: The settings.
-        surroundings: What the task uses of the process.
+        environment: What the task uses of the process.
         by_column: Whether even single records are processed as batches, not depth first.
         skips_damage: Whether records that do not decode are left out whatever the settings say.
         restored: The rows to begin with.
@@ -287,7 +287,7 @@ class GlobalCopies:
         self,
         topology: Topology,
         config: StreamsConfig,
-        surroundings: Surroundings,
+        environment: TaskEnvironment,
         *,
         by_column: bool = False,
         skips_damage: bool = False,
@@ -306,7 +306,7 @@ class GlobalCopies:
             if skips_damage:
                 config = config.with_settings({"deserialization.exception.handler": "continue"})
             part = TaskPart(GLOBAL_TASK, _OnePartition(), topology.global_nodes)
-            self._task = StreamTask(topology, config, part, state, surroundings)
+            self._task = StreamTask(topology, config, part, state, environment)
             if self._task.headers is not None:
                 self.views.headers = self._task.headers
 
@@ -560,7 +560,7 @@ class LocalTasks:
         self._tasks: dict[TaskId, LocalTask] = {}
         sensor = sensor or Sensor()
         self._globals = globals_ = GlobalCopies(
-            topology, config, Surroundings(sensor, wall_clock_ms), by_column=by_column, skips_damage=True
+            topology, config, TaskEnvironment(sensor, wall_clock_ms), by_column=by_column, skips_damage=True
         )
         for sub in plan.subtopologies:
             for topic in (*sub.external_topics, *sub.internal_topics):

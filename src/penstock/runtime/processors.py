@@ -26,7 +26,7 @@ from penstock.runtime.versioned_tables import OverParent
 from penstock.serde.bound_serdes import RecordHeaders, plain_headers
 from penstock.serde.column import Column
 from penstock.state.views import ExpiringView
-from penstock.topology.operations.base import Operation, Process, TableTransformValues
+from penstock.topology.operations.definitions import Operation, Process, TableTransformValues
 from penstock.topology.operations.functions import Function
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from penstock.serde.column import Column
 from penstock.serde.windowed import Windowed, WindowedColumn
 from penstock.state.views.header_entries import unpack_headers
 from penstock.topology.nodes import ProcessorNode
-from penstock.topology.operations.base import (
+from penstock.topology.operations.definitions import (
     Operation,
     StreamToTable,
     Suppress,

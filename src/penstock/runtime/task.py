@@ -20,7 +20,7 @@ from penstock.errors import SerializationError, TopologyError
 from penstock.runtime import async_calls, error_reporting, functions, processors
 from penstock.runtime import tables as table_operators
 from penstock.runtime.aggregate import operators as aggregate_operators
-from penstock.runtime.context import Running, Surroundings, TaskContext
+from penstock.runtime.context import Running, TaskContext, TaskEnvironment
 from penstock.runtime.depth_first import DepthFirst
 from penstock.runtime.exception_handlers import is_of_record
 from penstock.runtime.graph import Graph, MissingFields, has_expressions, stores_of
@@ -51,7 +51,7 @@ from penstock.serde.bound_serdes import CurrentHeaders, TopicSerdes, users_serde
 from penstock.state.maps import Journal, MemoryTaskState
 from penstock.topology.configured import headers_user as headers_user_of
 from penstock.topology.configured import with_current_headers, with_settings
-from penstock.topology.operations.base import Process, TableTransformValues
+from penstock.topology.operations.definitions import Process, TableTransformValues
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from penstock.serde.base import Serde
     from penstock.state.maps import TaskState
     from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
-    from penstock.topology.operations.base import Operation
+    from penstock.topology.operations.definitions import Operation
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology
 
@@ -170,7 +170,7 @@ class StreamTask:
         config: The application's settings.
         part: The part of the topology that the task runs.
         state: The task's stores.
-        surroundings: The parts of the process that the task uses.
+        environment: The parts of the process that the task uses.
     """
 
     def __init__(
@@ -179,20 +179,20 @@ class StreamTask:
         config: StreamsConfig,
         part: TaskPart,
         state: TaskState,
-        surroundings: Surroundings | None = None,
+        environment: TaskEnvironment | None = None,
     ) -> None:
         topology = with_settings(topology, config)
-        surroundings = surroundings or Surroundings()
+        environment = environment or TaskEnvironment()
         headers_user = headers_user_of(topology)
         current_headers = None if headers_user is None else CurrentHeaders()
         if current_headers is not None:
             topology = with_current_headers(topology, current_headers)
         self.task_id = task_id = part.task_id
-        self._sensor = surroundings.sensor
+        self._sensor = environment.sensor
         self._config = config
         self._graph = Graph.of(topology, part.nodes)
         self._context = TaskContext(
-            topology, config, task_id, state, surroundings, max(part.partitions.values(), default=1)
+            topology, config, task_id, state, environment, max(part.partitions.values(), default=1)
         )
         self._context.headers = current_headers
         if any(source.global_store for source in self._graph.sources()):

@@ -36,7 +36,7 @@ from penstock.sql.parse import statement_nodes as s
 from penstock.sql.parse.statement_nodes import Query
 from penstock.sql.types.sql_type import quoted
 from penstock.topology.building.graph import ProcessorGraph
-from penstock.topology.operations.base import SelectKey
+from penstock.topology.operations.definitions import SelectKey
 from penstock.topology.operations.functions import ColumnFunction, Function
 
 if TYPE_CHECKING:

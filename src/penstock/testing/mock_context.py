@@ -14,14 +14,14 @@ from penstock.base.durations import DurationLike, TimestampLike, timestamp_ms
 from penstock.base.java_names import with_java_names, with_java_names_of
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, TopologyError
-from penstock.runtime.context import Surroundings, TaskContext
+from penstock.runtime.context import TaskContext, TaskEnvironment
 from penstock.runtime.processors import NodeContext
 from penstock.runtime.rows import RecordContext
 from penstock.state.maps import MemoryTaskState
 from penstock.testing.driver import driver_config
 from penstock.topology.configured import with_settings
 from penstock.topology.nodes import ProcessorNode
-from penstock.topology.operations.base import Process
+from penstock.topology.operations.definitions import Process
 from penstock.topology.plan.plan import TaskId
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Topology
@@ -147,8 +147,8 @@ class MockProcessorContext(NodeContext):
     def __init__(self, config: StreamsConfig | Mapping[str, Any] | None = None, task_id: str = "0_0") -> None:
         self.config = driver_config(config, f"{_NAME}(): config")
         self._state = MemoryTaskState(())
-        surroundings = Surroundings(wall_clock_ms=0)
-        task = TaskContext(Topology(), self.config, _task_id(task_id), self._state, surroundings)
+        environment = TaskEnvironment(wall_clock_ms=0)
+        task = TaskContext(Topology(), self.config, _task_id(task_id), self._state, environment)
         self._captures = _Captures(task)
         node = ProcessorNode(_NAME, Process(Processor), ())
         super().__init__(cast("ProcessOperator", self._captures), node, task, _AnyChild())

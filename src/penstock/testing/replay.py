@@ -31,7 +31,7 @@ from penstock.engines.threads.replicas.restoring import newest_numbers, restored
 from penstock.errors import OffsetOutOfRangeError, StateError, TopologyError, UnknownTopicError
 from penstock.log.base import HidesOffsets, TopicPartition
 from penstock.log.embedded.records import concat
-from penstock.runtime.context import Surroundings
+from penstock.runtime.context import TaskEnvironment
 from penstock.runtime.rows import TopicBatch
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import StreamTask, TaskPart
@@ -533,8 +533,8 @@ class _Replayer:
         self._now_ms = moment.now_ms if moment.now_ms is not None else self._time_of_first()
         self._earlier_ms = self._now_ms
         part = TaskPart(str(self._task), app.plan.partitions, sub.nodes)
-        surroundings = Surroundings(wall_clock_ms=self._now_ms, global_stores=self._globals())
-        self._stream_task = StreamTask(app.topology, app.config, part, self._state, surroundings)
+        environment = TaskEnvironment(wall_clock_ms=self._now_ms, global_stores=self._globals())
+        self._stream_task = StreamTask(app.topology, app.config, part, self._state, environment)
 
     def _time_of_first(self) -> int:
         span = self._span

@@ -14,7 +14,7 @@ from penstock.base.nearest_name import did_you_mean
 from penstock.errors import TopologyError
 from penstock.serde.bound_serdes import CurrentHeaders, bound, configured, has_schema, in_task, uses_headers
 from penstock.topology.nodes import Node, ProcessorNode, SourceNode
-from penstock.topology.operations.base import CogroupMember, CogroupMerge, StreamGlobalTableJoin, StreamToTable
+from penstock.topology.operations.definitions import CogroupMember, CogroupMerge, StreamGlobalTableJoin, StreamToTable
 from penstock.topology.operations.functions import Function, functions_of
 from penstock.topology.stores import StoreSpec
 from penstock.topology.timestamp_extractors import extractor_of

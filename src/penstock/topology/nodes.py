@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.topology.operations.functions import Function
 
 if TYPE_CHECKING:
-    from penstock.topology.operations.base import Operation
+    from penstock.topology.operations.definitions import Operation
 
 __all__ = ["Node", "ProcessorNode", "SinkNode", "SourceNode", "parents_of"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.engines.threads.hosting.stream_threads import ProgressCounter
+from penstock.engines.threads.engine import ProgressCounter
 from penstock.engines.threads.hosting.thread_state import ThreadState
 from penstock.metrics.task_counts import TaskCounts
 from penstock.sql.session import SqlSession

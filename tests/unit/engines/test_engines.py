@@ -10,11 +10,11 @@ from penstock.engines import application_figures as figures
 from penstock.engines import kafka_streams, lifecycle
 from penstock.engines.engine import Engine
 from penstock.engines.factory import engine_of
-from penstock.engines.micro_batches.engine import MicroBatches
-from penstock.engines.threads.hosting.stream_threads import StreamThreads
+from penstock.engines.micro_batches.engine import MicroBatchesEngine
+from penstock.engines.threads.engine import StreamThreadsEngine
 from penstock.errors import PenstockError
 
-MODES = {"micro_batch": MicroBatches, "continuous": StreamThreads}
+MODES = {"micro_batch": MicroBatchesEngine, "continuous": StreamThreadsEngine}
 
 
 def engine(mode: str) -> Engine:

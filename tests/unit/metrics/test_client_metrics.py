@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.log_lines import Work
-from penstock.engines.threads.hosting.stream_threads import ProgressCounter
+from penstock.engines.threads.engine import ProgressCounter
 from penstock.engines.threads.hosting.thread_state import ThreadState
 from penstock.engines.threads.loop.thread_figures import ThreadCounts
 from penstock.log.base import RECORD_SCHEMA

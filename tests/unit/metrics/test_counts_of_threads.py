@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from penstock.engines.application_figures import batch_record
-from penstock.engines.threads.hosting.stream_threads import ProgressCounter
+from penstock.engines.threads.engine import ProgressCounter
 from penstock.engines.threads.hosting.thread_state import ThreadState
 from penstock.engines.threads.loop.thread_figures import ThreadCounts
 from penstock.metrics.task_counts import OTHER_REASONS, Cause, Example, Spread, TaskCounts

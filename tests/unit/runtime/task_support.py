@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from penstock.config import StreamsConfig
 from penstock.log.base import RECORD_SCHEMA
-from penstock.runtime.context import Surroundings
+from penstock.runtime.context import TaskEnvironment
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
 from penstock.serde.primitives import StringSerde
 from penstock.state.maps import MemoryTaskState
@@ -53,8 +53,8 @@ def task(built, partitions=None, sensor=None, **config):
     settings = {"application.id": "test", "statestore.cache.max.bytes": 0}
     settings.update({name.replace("_", "."): value for name, value in config.items()})
     state = MemoryTaskState(built.stores.values())
-    surroundings = Surroundings(wall_clock_ms=0) if sensor is None else Surroundings(sensor, 0)
-    return StreamTask(built, StreamsConfig(settings), TaskPart("0_0", partitions or {}), state, surroundings)
+    environment = TaskEnvironment(wall_clock_ms=0) if sensor is None else TaskEnvironment(sensor, 0)
+    return StreamTask(built, StreamsConfig(settings), TaskPart("0_0", partitions or {}), state, environment)
 
 
 def written(output, topic="out"):

@@ -17,7 +17,7 @@ from penstock.runtime.fold.columns import group_keys, recognise
 from penstock.runtime.tables import read_store
 from penstock.serde.column import Column
 from penstock.serde.primitives import ListSerde
-from penstock.topology.operations.base import Aggregation, StreamAggregate, TableAggregate
+from penstock.topology.operations.definitions import Aggregation, StreamAggregate, TableAggregate
 
 COUNT = Aggregation("count")
 KEYS = st.sampled_from(["a", "b", "c"])

@@ -14,7 +14,7 @@ from penstock.api.groups import agg
 from penstock.runtime.aggregate import operators as aggregate
 from penstock.runtime.fold.columns import KnownAggregation, recognise
 from penstock.serde import Serdes
-from penstock.topology.operations.base import Aggregation, StreamAggregate
+from penstock.topology.operations.definitions import Aggregation, StreamAggregate
 
 AUTO = Serdes.auto()
 KEYS = st.sampled_from(["a", "b", "c"])

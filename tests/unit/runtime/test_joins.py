@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tables_support import OneTask, function, node, plain, rows_of, store
 
 from penstock.runtime.rows import Rows
-from penstock.topology.operations.base import (
+from penstock.topology.operations.definitions import (
     Aggregation,
     StreamAggregate,
     StreamTableJoin,

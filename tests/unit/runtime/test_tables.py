@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tables_support import LONG, STRING, OneTask, function, node, plain, rows_of, run_splits, store
 
 from penstock.serde.column import Column
-from penstock.topology.operations.base import (
+from penstock.topology.operations.definitions import (
     StreamToTable,
     TableFilter,
     TableMapValues,

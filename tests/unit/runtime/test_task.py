@@ -8,7 +8,7 @@ from penstock.api.processing.processor import Processor
 from penstock.errors import ProcessingError, SerializationError, TopologyError
 from penstock.runtime.exception_handlers import Response
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
-from penstock.topology.operations.base import (
+from penstock.topology.operations.definitions import (
     Branch,
     Filter,
     FlatMap,

@@ -7,7 +7,7 @@ from tables_support import LONG, STRING, OneTask, function, node, plain, rows_of
 
 from penstock.runtime.aggregate.windows import FOREVER
 from penstock.serde.windowed import Window, Windowed
-from penstock.topology.operations.base import Aggregation, WindowedAggregate, WindowSpec
+from penstock.topology.operations.definitions import Aggregation, WindowedAggregate, WindowSpec
 
 RECORDS = st.lists(
     st.tuples(st.sampled_from(["a", "b"]) | st.none(), st.integers(0, 9), st.integers(0, 60)), max_size=25

@@ -18,7 +18,7 @@ from penstock import (
 from penstock.config import StreamsConfig
 from penstock.errors import PenstockError, SerializationError
 from penstock.log.base import RECORD_SCHEMA
-from penstock.runtime.context import Surroundings
+from penstock.runtime.context import TaskEnvironment
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
 from penstock.serde import RecordHeaders, Window, Windowed
 from penstock.serde.bound_serdes import CurrentHeaders, HeadersSerde, in_task, uses_headers
@@ -195,7 +195,7 @@ def test_the_partition_of_a_windowed_key_adds_no_headers():
         windowed.to(topic, Produced(key_serde=keys, value_serde=str))
     settings = StreamsConfig({"application.id": "app"})
     part = TaskPart("0_0", {"first": 2, "second": 2})
-    task = StreamTask(builder.build(), settings, part, MemoryTaskState([]), Surroundings(wall_clock_ms=0))
+    task = StreamTask(builder.build(), settings, part, MemoryTaskState([]), TaskEnvironment(wall_clock_ms=0))
     names = ["offset", "timestamp", "key", "value", "headers"]
     columns = [[0], [0], [b"k"], [b"v"], [None]]
     arrays = [pa.array(column, RECORD_SCHEMA.field(name).type) for column, name in zip(columns, names, strict=True)]

@@ -12,7 +12,7 @@ from penstock.errors import InvalidStateError, StateError, TopologyError
 from penstock.serde.primitives import StringSerde
 from penstock.testing import TestRecord, TopologyTestDriver
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
-from penstock.topology.operations.base import MapValues, Process
+from penstock.topology.operations.definitions import MapValues, Process
 from penstock.topology.operations.functions import Function
 from penstock.topology.topology import InternalTopic, Topology
 

@@ -10,7 +10,7 @@ from penstock import Consumed, Grouped, Materialized, Processor, Repartitioned, 
 from penstock.errors import TopologyError
 from penstock.topology.configured import with_default_serdes
 from penstock.topology.nodes import ProcessorNode
-from penstock.topology.operations import base as ops
+from penstock.topology.operations import definitions as ops
 from penstock.topology.topology import Topology
 
 

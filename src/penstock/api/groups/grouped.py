@@ -40,8 +40,8 @@ from penstock.base.durations import DurationLike
 from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError
 from penstock.topology.building.graph import GraphNode, ProcessorGraph, RepartitionGraph
-from penstock.topology.operations import base as ops
-from penstock.topology.operations.base import CogroupMember, CogroupMerge
+from penstock.topology.operations import definitions as ops
+from penstock.topology.operations.definitions import CogroupMember, CogroupMerge
 from penstock.topology.operations.functions import MERGED, Function
 from penstock.topology.tables import AggregatedTable, DerivedTable
 

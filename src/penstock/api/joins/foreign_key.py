@@ -20,7 +20,7 @@ from penstock.topology.building.graph import GraphNode, ProcessorGraph, SinkGrap
 from penstock.topology.building.names import Names
 from penstock.topology.configured import Wrapping
 from penstock.topology.nodes import SourceNode
-from penstock.topology.operations.base import (
+from penstock.topology.operations.definitions import (
     ForeignTableJoin,
     ResponseJoin,
     SubscriptionJoin,

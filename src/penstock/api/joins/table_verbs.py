@@ -14,7 +14,7 @@ from penstock.api.options import Materialized, Named, TableJoined
 from penstock.api.serdes import UNKNOWN
 from penstock.errors import TopologyError
 from penstock.topology.building.graph import JoinGraph, ProcessorGraph
-from penstock.topology.operations.base import TableJoinMerge, TableTableJoin
+from penstock.topology.operations.definitions import TableJoinMerge, TableTableJoin
 from penstock.topology.tables import JoinedTable
 
 if TYPE_CHECKING:

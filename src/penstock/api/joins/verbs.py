@@ -16,7 +16,7 @@ from penstock.base.durations import duration_ms
 from penstock.errors import TopologyError
 from penstock.topology.building.graph import ProcessorGraph
 from penstock.topology.building.joins import GraceJoinGraph, not_versioned
-from penstock.topology.operations.base import StreamGlobalTableJoin, StreamTableJoin
+from penstock.topology.operations.definitions import StreamGlobalTableJoin, StreamTableJoin
 from penstock.topology.operations.functions import Function
 from penstock.topology.stores import StoreSpec
 

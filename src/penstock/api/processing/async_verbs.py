@@ -11,7 +11,7 @@ from penstock.api.options import Named
 from penstock.base.argument_checks import check_whole
 from penstock.base.durations import DurationLike, duration_ms
 from penstock.errors import TopologyError
-from penstock.topology.operations.base import MapAsync, Retry
+from penstock.topology.operations.definitions import MapAsync, Retry
 from penstock.topology.operations.functions import Function
 
 if TYPE_CHECKING:

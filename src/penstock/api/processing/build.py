@@ -15,7 +15,7 @@ from penstock.errors import ConfigError, TopologyError
 from penstock.topology.building.graph import ProcessorGraph
 from penstock.topology.building.names import check_name
 from penstock.topology.nodes import ProcessorNode
-from penstock.topology.operations.base import Process
+from penstock.topology.operations.definitions import Process
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Topology
 

@@ -13,7 +13,7 @@ from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError
 from penstock.topology.building.graph import GraphNode, ProcessorGraph
 from penstock.topology.building.names import check_name
-from penstock.topology.operations.base import Suppress
+from penstock.topology.operations.definitions import Suppress
 from penstock.topology.stores import StoreSpec
 from penstock.topology.tables import SuppressedTable
 

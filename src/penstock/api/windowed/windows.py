@@ -14,8 +14,8 @@ from penstock.api.serdes import windowed
 from penstock.base.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
 from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError
-from penstock.topology.operations import base as ops
-from penstock.topology.operations.base import WindowSpec
+from penstock.topology.operations import definitions as ops
+from penstock.topology.operations.definitions import WindowSpec
 
 if TYPE_CHECKING:
     from penstock.api.options import Materialized

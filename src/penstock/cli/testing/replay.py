@@ -102,7 +102,7 @@ def _place(at: str, to: int | None) -> PartitionRecords:
 
 def _debugged(topology: Topology) -> Callable[[Callable[[], Any]], Any]:
     """Return a call under pdb, with a breakpoint in each function of the topology."""
-    from penstock.topology.operations.base import Process
+    from penstock.topology.operations.definitions import Process
     from penstock.topology.operations.functions import functions_of
 
     functions = [function.fn for node in topology.nodes.values() for function in functions_of(node)]

@@ -15,7 +15,7 @@ from penstock.base.log_lines import own_logger
 from penstock.errors import CheckpointMismatchError, CoPartitionError, TopologyError
 from penstock.log.base import TopicPartition
 from penstock.log.ensure_topic import ensure_topic
-from penstock.log.leases import refuse_newer
+from penstock.log.leases import check_not_fenced
 from penstock.log.streams_groups.offset_metadata import OffsetMetadata
 from penstock.log.thread_clients import CHANGELOG_WRITER, Writer
 from penstock.serde.self_describing import AutoSerde
@@ -182,7 +182,7 @@ def changelog_writer(log: TopicLog, lease: Lease) -> Iterator[Callable[[str, int
     with closing(cast("ThreadClients", log).commit_producer(writer)) as producer:
 
         def write(topic: str, partition: int, records: pa.RecordBatch) -> None:
-            refuse_newer(log.lease(lease.application), lease.application, lease.epoch)
+            check_not_fenced(log.lease(lease.application), lease.application, lease.epoch)
             producer.send([(topic, partition, records)])
             producer.commit({})
             written.add(TopicPartition(topic, partition))

@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology
     from penstock.topology.topology import Topology
 
-__all__ = ["BatchQuery", "MicroBatches", "prepare_job", "stage_descriptions", "warm_up"]
+__all__ = ["BatchQuery", "MicroBatchesEngine", "prepare_job", "stage_descriptions", "warm_up"]
 
 _log = own_logger(__name__)
 _warm: set[str] = set()  # Spark applications of this process whose workers run
@@ -485,7 +485,7 @@ _NOTE_S = 5.0
 _MOST_RESTARTS = 3  # of the query, without a batch in between
 
 
-class MicroBatches:
+class MicroBatchesEngine:
     """The `Engine` of micro-batches.
 
     The checkpoint holds its plan and its positions; the group's offsets are committed for other tools.

@@ -18,7 +18,7 @@ from penstock.log.embedded.coordination_rows import RecordChange, read_row
 from penstock.log.embedded.database import Database
 from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
 from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, newest_record
-from penstock.log.leases import LEASE_WRITER, Leases, lease_name, lease_of, refuse_newer
+from penstock.log.leases import LEASE_WRITER, Leases, check_not_fenced, lease_name, lease_of
 from penstock.log.streams_groups.group_refusals import shared_already
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def check_producer(connection: sqlite3.Connection, transactional_id: str, epoch:
 def check_lease(connection: sqlite3.Connection, application: str, epoch: int | None) -> None:
     """Raise FencedError if a newer instance has taken this lease."""
     if epoch is not None:
-        refuse_newer(lease_of(read_row(connection, application, LEASE_WRITER)), application, epoch)
+        check_not_fenced(lease_of(read_row(connection, application, LEASE_WRITER)), application, epoch)
 
 
 class _Transaction(Protocol):

@@ -21,7 +21,7 @@ from penstock.runtime.tables import StoredTable, drop_null_keys
 from penstock.serde.column import Column
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.topology.nodes import ProcessorNode
-from penstock.topology.operations.base import (
+from penstock.topology.operations.definitions import (
     Aggregation,
     CogroupMember,
     CogroupMerge,

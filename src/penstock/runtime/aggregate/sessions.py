@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.runtime.context import TaskContext
     from penstock.runtime.rows import Headers
     from penstock.topology.nodes import ProcessorNode
-    from penstock.topology.operations.base import Aggregation
+    from penstock.topology.operations.definitions import Aggregation
     from penstock.topology.topology import Topology
 
 __all__ = ["SessionAggregate"]

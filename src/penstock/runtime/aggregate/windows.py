@@ -29,14 +29,14 @@ from penstock.runtime.rows import AFTER, Headers, Place, Rows
 from penstock.runtime.tables import StoredTable, drop_null_keys
 from penstock.serde.column import Column
 from penstock.serde.windowed import WindowedColumn
-from penstock.topology.operations.base import WindowedAggregate
+from penstock.topology.operations.definitions import WindowedAggregate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.runtime.context import TaskContext
     from penstock.topology.nodes import ProcessorNode
-    from penstock.topology.operations.base import WindowSpec
+    from penstock.topology.operations.definitions import WindowSpec
     from penstock.topology.topology import Topology
 
 __all__ = [

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from penstock.runtime.rows import Rows
     from penstock.serde.base import Serde
-    from penstock.topology.operations.base import Aggregation
+    from penstock.topology.operations.definitions import Aggregation
 
 __all__ = [
     "FoldResult",

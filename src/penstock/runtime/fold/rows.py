@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.runtime.context import TaskContext
     from penstock.runtime.fold.columns import RowGroups
     from penstock.runtime.rows import Rows
-    from penstock.topology.operations.base import Aggregation
+    from penstock.topology.operations.definitions import Aggregation
     from penstock.topology.operations.functions import Function
 
 __all__ = [

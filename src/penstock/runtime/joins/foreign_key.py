@@ -34,7 +34,7 @@ from penstock.serde.foreign_key_messages import (
     foreign_prefixes,
     primary_keys,
 )
-from penstock.topology.operations.base import (
+from penstock.topology.operations.definitions import (
     ForeignTableJoin,
     Operation,
     ResponseJoin,

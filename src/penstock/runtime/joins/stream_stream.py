@@ -25,7 +25,7 @@ from penstock.serde.bound_serdes import RecordHeaders
 from penstock.serde.column import Column, to_bytes_list
 from penstock.state.views.join_buffers import OuterJoinView
 from penstock.topology.building.joins import JoinWindow, SelfJoin, StreamStreamJoin
-from penstock.topology.operations.base import Operation
+from penstock.topology.operations.definitions import Operation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -28,7 +28,7 @@ from penstock.serde.bound_serdes import plain_headers
 from penstock.serde.column import Column, bytes_column, to_bytes_list
 from penstock.state.views import TimestampedView
 from penstock.state.views.join_buffers import RecordBufferView, WaitingRecord
-from penstock.topology.operations.base import (
+from penstock.topology.operations.definitions import (
     Operation,
     StreamGlobalTableJoin,
     StreamTableJoin,

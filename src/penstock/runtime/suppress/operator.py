@@ -28,7 +28,7 @@ from penstock.serde.column import Column, bytes_column, large_binary, series_of,
 from penstock.serde.windowed import Windowed, WindowedColumn
 from penstock.state.views.change_buffer import BufferedChange, ChangeBufferView, change_size
 from penstock.state.views.change_columns import ChangeColumns, concat_changes, lengths
-from penstock.topology.operations.base import Operation, Suppress
+from penstock.topology.operations.definitions import Operation, Suppress
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -26,7 +26,7 @@ from penstock.testing.simulation.records import RecordTexts, described
 from penstock.testing.simulation.run import Input
 from penstock.topology.configured import with_settings
 from penstock.topology.nodes import ProcessorNode, SinkNode
-from penstock.topology.operations.base import Process
+from penstock.topology.operations.definitions import Process
 from penstock.topology.operations.functions import Function
 from penstock.topology.plan.internal_topics import changelog_topic
 from penstock.topology.topology import Topology

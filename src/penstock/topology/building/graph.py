@@ -13,7 +13,7 @@ from typing import Any, Literal
 from penstock.errors import TopologyError
 from penstock.topology.building.assembly import Assembly
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
-from penstock.topology.operations.base import DropNullKeys, Operation, PassThrough
+from penstock.topology.operations.definitions import DropNullKeys, Operation, PassThrough
 from penstock.topology.operations.functions import Function
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import InternalTopic

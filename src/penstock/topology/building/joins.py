@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import TopologyError
 from penstock.topology.building.graph import GraphNode, ProcessorGraph, walk
 from penstock.topology.nodes import ProcessorNode
-from penstock.topology.operations.base import Operation, PassThrough
+from penstock.topology.operations.definitions import Operation, PassThrough
 from penstock.topology.operations.functions import Function
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Rewrite

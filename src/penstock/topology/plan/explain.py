@@ -9,7 +9,7 @@ from penstock.base.terminal.human_numbers import counted
 from penstock.config import StreamsConfig
 from penstock.topology.configured import fields_known_above, fields_read
 from penstock.topology.nodes import ProcessorNode
-from penstock.topology.operations.base import (
+from penstock.topology.operations.definitions import (
     MapAsync,
     Operation,
     Process,

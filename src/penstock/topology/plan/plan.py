@@ -10,7 +10,7 @@ from typing import NamedTuple
 from penstock.errors import TopologyError, UnknownTopicError
 from penstock.log.base import TopicPartition
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
-from penstock.topology.operations.base import Operation, Process, TableTransformValues
+from penstock.topology.operations.definitions import Operation, Process, TableTransformValues
 from penstock.topology.plan.partitions import partition_counts, source_topics
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import SubTopology, Topology, internal_topic

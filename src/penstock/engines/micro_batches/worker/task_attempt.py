@@ -29,7 +29,7 @@ from penstock.engines.spark.crash_notes import CrashNotes
 from penstock.errors import LogUnavailableError, OffsetOutOfRangeError
 from penstock.log.base import RECORD_SCHEMA, TopicPartition
 from penstock.log.client_counts import counted
-from penstock.runtime.context import Surroundings
+from penstock.runtime.context import TaskEnvironment
 from penstock.runtime.global_stores import GLOBAL_TASK
 from penstock.runtime.rows import volumes_of_changes
 from penstock.runtime.sensor import CountingSensor, SensorGroup
@@ -253,7 +253,7 @@ class _Attempt:
                 job.config,
                 TaskPart(work.run.task_id, job.plan.partitions, work.sub.nodes),
                 state,
-                Surroundings(SensorGroup((notes, counting)), global_stores=shared, until_latest=job.until_latest),
+                TaskEnvironment(SensorGroup((notes, counting)), global_stores=shared, until_latest=job.until_latest),
             )
 
         notes.step("processing")

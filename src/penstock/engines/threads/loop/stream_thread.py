@@ -38,7 +38,7 @@ from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.errors import InvalidStateError, LogError, OffsetOutOfRangeError, UnknownTopicError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.groups.offset_regressions import gone_back, gone_back_error, gone_back_text
-from penstock.runtime.context import Surroundings
+from penstock.runtime.context import TaskEnvironment
 from penstock.topology.plan.plan import TaskId
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class StreamThread:
         self._fetcher: Fetcher | None = None
         self._open_commit: Commit | None = None
         self._globals: GlobalState | None = None
-        self._surroundings = Surroundings(self._hooks.sensor)
+        self._environment = TaskEnvironment(self._hooks.sensor)
         self._replicas: dict[TaskId, TaskReplica] = {}
         self._tasks: dict[TaskId, ActiveTask] = {}
         self._polled: dict[TopicPartition, int] = {}  # the offset after what has been fetched
@@ -140,7 +140,7 @@ class StreamThread:
                 views = self._globals.views
             sensor, until_latest = self._hooks.sensor, self._hooks.until_latest
             keeps_times = self._notes.keeps_partition_times
-            self._surroundings = Surroundings(
+            self._environment = TaskEnvironment(
                 sensor, self._hooks.clock(), views, until_latest, keeps_partition_times=keeps_times
             )
             self._fetcher = self._log.fetcher(self._writer.application)
@@ -369,7 +369,7 @@ class StreamThread:
             replica.restore(log, {**committed, **newer} if newer else committed, self._hooks.on_restore, numbers)
             positions |= newer
             own = {tp: positions[tp] for tp in self._app.plan.sources(id_)}
-            task = self._tasks[id_] = ActiveTask(self._app, id_, replica, own, self._surroundings)
+            task = self._tasks[id_] = ActiveTask(self._app, id_, replica, own, self._environment)
             if newer:  # which the next commit commits, though nothing may have come
                 task.committed |= {tp: at for tp, (at, _) in back.items()}
                 self._touched[id_] = task

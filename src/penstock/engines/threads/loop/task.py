@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from penstock.engines.threads.replicas.task_replica import TaskReplica
     from penstock.log.base import Fetched, TopicPartition
     from penstock.log.thread_clients import Part
-    from penstock.runtime.context import Surroundings
+    from penstock.runtime.context import TaskEnvironment
     from penstock.runtime.task import TaskOutput
     from penstock.topology.plan.plan import TaskId
 
@@ -320,7 +320,7 @@ class ActiveTask:
         task: The task.
         replica: Its state, restored.
         positions: The offsets from which its partitions are read; it may have no others.
-        surroundings: The parts of the process that it uses.
+        environment: The parts of the process that it uses.
     """
 
     def __init__(
@@ -329,7 +329,7 @@ class ActiveTask:
         task: TaskId,
         replica: TaskReplica,
         positions: Mapping[TopicPartition, int],
-        surroundings: Surroundings,
+        environment: TaskEnvironment,
     ) -> None:
         self.id = task
         self.replica = replica
@@ -341,22 +341,22 @@ class ActiveTask:
         self._sub = app.subtopology(task)
         self._logical = {tp: app.logical(tp.topic) for tp in positions}
         self._internal = frozenset(app.plan.internal_topics)
-        self._sensor = surroundings.sensor
+        self._sensor = environment.sensor
         if self._sensor.detailed:
             count_calls(replica.state)
         part = TaskPart(str(task), app.plan.partitions, self._sub.nodes)
-        self._task = StreamTask(app.topology, app.config, part, replica.state, surroundings)
+        self._task = StreamTask(app.topology, app.config, part, replica.state, environment)
         in_order = sorted(positions, key=lambda tp: (self._logical[tp], tp.partition))
         idle_ms = int(app.config["max.task.idle.ms"])
         self.buffers = PartitionGroup({tp: positions[tp] for tp in in_order}, idle_ms, self._times)
         self._partition_times: dict[TopicPartition, int] = {}  # of what is buffered
         self._size = BatchSize(int(app.config["max.poll.records"]))
         self._tick_ms = int(app.config["penstock.tick.interval.ms"])
-        self._ticks_at_ms = surroundings.start_ms() if self._sub.ticks else None
+        self._ticks_at_ms = environment.start_ms() if self._sub.ticks else None
         # Single records go depth first, so that users' functions are called in Kafka's order; with caching a batch is
         # what is cached.
         self._depth_first = int(app.config["statestore.cache.max.bytes"]) == 0
-        self._notes = ReplayNotes(app, task, replica, positions, surroundings.start_ms())
+        self._notes = ReplayNotes(app, task, replica, positions, environment.start_ms())
 
     def add(self, tp: TopicPartition, fetched: Fetched) -> None:
         """Buffer records that have been fetched."""

@@ -94,7 +94,7 @@ class ThreadHooks:
         reach: Called at each step by its name, where a fault test may end the process: ``processed``, ``sent`` (the
             changelogs too), ``committed`` (by the log), ``kept <task>`` (by a replica).
         pace: The exchange with the application's other threads about their pace; None: there are none.
-        until_latest: Whether the run ends at the records that exist at its start, see `Surroundings`.
+        until_latest: Whether the run ends at the records that exist at its start, see `TaskEnvironment`.
     """
 
     clock: Callable[[], int] = unix_ms

@@ -24,7 +24,7 @@ from penstock.log.kafka.transactions.commit_producer import KafkaCommitProducer
 from penstock.log.kafka.transactions.ledger import entry_part
 from penstock.log.kafka.transactions.producer_fencing import PLANNER, is_own_id
 from penstock.log.kafka.wire.transactions import ProducerTransactions, list_transactions
-from penstock.log.leases import LEASE_WRITER, Leases, lease_name, lease_of, refuse_newer
+from penstock.log.leases import LEASE_WRITER, Leases, check_not_fenced, lease_name, lease_of
 from penstock.log.streams_groups.group_refusals import shared_already
 from penstock.log.thread_clients import CHANGELOG_WRITER, Part, Writer
 
@@ -262,7 +262,7 @@ class KafkaRecords:
 
     def _check_lease(self, application: str, epoch: int) -> None:
         """Raise FencedError if a newer instance of the application has taken over."""
-        refuse_newer(lease_of(self.get(lease_name(application)).read()), application, epoch)
+        check_not_fenced(lease_of(self.get(lease_name(application)).read()), application, epoch)
 
 
 _NOTE_EVERY_S = 60.0

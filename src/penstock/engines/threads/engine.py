@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.plan.plan_json import StoredPlan
 
-__all__ = ["ProgressCounter", "StreamThreads"]
+__all__ = ["ProgressCounter", "StreamThreadsEngine"]
 
 # "records_in" and "records_out" are of all topics, the others of those that are not internal.
 _COUNTS = ("records_in", "records_out", "records_read", "records_written", "dropped")
@@ -653,7 +653,7 @@ def _tag(job: ContinuousJob) -> str:
 _SESSION_MS = 45_000  # Kafka's default of session.timeout.ms
 
 
-class StreamThreads:
+class StreamThreadsEngine:
     """The `Engine` of stream threads.
 
     The log holds its plan, its positions and its state. A run is a sequence of epochs, each with its threads.
