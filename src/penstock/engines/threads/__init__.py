@@ -2,8 +2,8 @@
 
 Reading order: `loop/stream_thread` (the loop; it decides when a commit is due), `loop/task` (one task of it, and the
 order of records between its partitions), `loop/commit` (what a commit holds), then `replicas/task_replica` and
-`replicas/restoring` (the state and its recovery from changelogs). Only `hosting` knows Spark, which places and
-supervises threads.
+`replicas/restoring` (the state and its recovery from changelogs). Only `engine` (epochs, as
+the driver starts and ends them) and `hosting` know Spark, which places and supervises threads.
 """
 
 __all__: list[str] = []
