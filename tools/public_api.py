@@ -136,7 +136,7 @@ class PublicApi:
             if isinstance(part, griffe.ExprName) and part.canonical_path.startswith(f"{self.modules[0]}."):
                 try:
                     target = self._resolve(part.canonical_path)
-                except KeyError:
+                except (KeyError, griffe.AliasResolutionError):  # of another library, perhaps by a module of ours
                     continue
                 if isinstance(target, griffe.Class) and not target.name.startswith("_"):
                     yield target
