@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.runtime.global_stores import GlobalViews
     from penstock.runtime.operator import TableView
-    from penstock.runtime.rows import Rows
+    from penstock.runtime.rows import Row, Rows
     from penstock.state.changelog.formats import CurrentRecord
     from penstock.state.maps import Journal, Journalled, TaskState
     from penstock.topology.operations.functions import Function
@@ -446,6 +446,10 @@ class TaskContext:
         if len(numbers):
             source = self.record_context(rows, int(numbers[-1]))
             self._drop(Cause(node, why), len(numbers), _example(source))
+
+    def drop_row(self, node: str, row: Row, why: str) -> None:
+        """Count a row by itself that is dropped, and note where it comes from."""
+        self._drop(Cause(node, why), 1, _example(self.record_context(row.rows(self.step), 0)))
 
     def _drop(self, cause: Cause, count: int, example: Example | None = None) -> None:
         self.dropped += count

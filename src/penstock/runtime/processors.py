@@ -526,7 +526,7 @@ class _TableTransform(Operator):
     def row_step(self) -> RowStep | None:
         table, transformer, with_olds = self._table, self._transformer, self._send_old and self._table is None
         if table is not None and not table.assigns_rows:
-            return table.step_of_batches(lambda rows: self.process(rows, ""))
+            return table.step_of_batches(self)
 
         def step(row: Row) -> Row | None:
             values = transformer.over_row(row, row.value, *((row.old_value,) if with_olds else ()))

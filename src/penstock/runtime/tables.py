@@ -10,7 +10,6 @@ version that the batch made, and the value before it.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -68,7 +67,6 @@ __all__ = [
 
 # Views of stores
 
-_ONLY = np.zeros(1, np.intp)  # the number of the only row of a batch
 _BEFORE = -1  # the rank of the values before the batch
 
 
@@ -371,9 +369,9 @@ class StoredTable:
             stamp = row.timestamp
         return Row(stamp, key, new, row.headers, old if self.send_old else None)
 
-    def step_of_batches(self, process: Callable[[Rows], Rows]) -> RowStep | None:
+    def step_of_batches(self, operator: Operator) -> RowStep | None:
         """Return the step of an operator that needs a batch; None if a change may not be the latest of its key."""
-        return None if self.versions is not None else step_of_batches(process, self._context)
+        return None if self.versions is not None else step_of_batches(operator, self._context)
 
     def assign_row(self, row: Row, value: Any, *, skip_absent: bool = False, old: Any = NO_OLD) -> Row | None:
         """Put a value under the key of a row by itself, if the table `assigns_rows`: see `assign`."""
@@ -565,11 +563,11 @@ class _TableSource(Operator):
     def row_step(self) -> RowStep | None:
         table, context, name = self._table, self._context, self._name
         if table is not None and not table.assigns_rows:
-            return table.step_of_batches(lambda rows: self.process(rows, ""))
+            return table.step_of_batches(self)
 
         def step(row: Row) -> Row | None:
             if row.key is None:
-                context.drop_rows(name, row.rows(context.step), _ONLY, "null key")
+                context.drop_row(name, row, "null key")
                 return None
             return row.with_change(row.value, None) if table is None else table.assign_row(row, row.value)
 
@@ -580,10 +578,6 @@ class _Derived(Operator):
     """The base of filter and map_values: a function over present values, with or without a store of their own."""
 
     leaves_out_rows = True
-
-    @abstractmethod
-    def process(self, rows: Rows, parent: str) -> Rows:
-        """Process a batch; return the changes."""
 
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
         operation = cast("TableFilter | TableMapValues", node.operation)
@@ -639,7 +633,7 @@ class _Derived(Operator):
         """Return the step that computes values from those that are there; the result is `FAILED` where that failed."""
         table, with_olds = self._table, self._send_old and self._table is None
         if table is not None and not table.assigns_rows:
-            return table.step_of_batches(lambda rows: self.process(rows, ""))
+            return table.step_of_batches(self)
 
         def step(row: Row) -> Row | None:
             new = None if row.value is None else compute(row, row.value)

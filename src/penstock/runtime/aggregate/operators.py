@@ -106,7 +106,7 @@ class _StreamAggregate(StreamAggregator):
     def row_step(self) -> RowStep | None:
         if self._aggregator.takes_rows:
             return self._add_row
-        return self._table.step_of_batches(lambda rows: self.process(rows, ""))
+        return self._table.step_of_batches(self)
 
     def _add_row(self, row: Row) -> Row | None:
         if row.key is None or row.value is None:
@@ -223,7 +223,7 @@ class _TableAggregate(Operator):
     def row_step(self) -> RowStep | None:
         if self._table.takes_rows:
             return self._add_row
-        return self._table.step_of_batches(lambda rows: self.process(rows, ""))
+        return self._table.step_of_batches(self)
 
     def _add_row(self, row: Row) -> Row | None:
         table, fold, context = self._table, self._change_fold, self._context
@@ -356,7 +356,7 @@ class _Merge(Operator):
         self._context = context
 
     def row_step(self) -> RowStep:
-        return step_of_batches(lambda rows: self.process(rows, ""), self._context)
+        return step_of_batches(self, self._context)
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         if not len(rows):

@@ -340,7 +340,7 @@ class WindowOperator(StreamAggregator):
         self.caches_rows = self._table.caching
 
     def row_step(self) -> RowStep | None:
-        return step_of_batches(lambda rows: self.process(rows, ""), self._context)
+        return step_of_batches(self, self._context)
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         rows, stream_times = self._windows.observe(rows)

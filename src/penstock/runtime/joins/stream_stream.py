@@ -126,7 +126,6 @@ def numbered(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 # Sides
 
 _NO_INDEX = np.empty(0, np.int64)
-_ONLY = np.zeros(1, np.intp)  # the number of the only row of a batch
 
 
 class JoinSide:
@@ -609,7 +608,7 @@ class _StreamStreamJoin(Operator):
         def step(row: Row) -> list[Row]:
             key, value, time = row.key, row.value, row.timestamp
             if value is None or (key is None and not is_outer):
-                context.drop_rows(name, row.rows(context.step), _ONLY, "null key or value")
+                context.drop_row(name, row, "null key or value")
             now = unmatched.queue.stream_time(time) if unmatched is not None else time
             data, partners = b"", []
             if key is not None and value is not None:

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 __all__ = ["FACTORIES", "GraceBuffer"]
 
 _Values = tuple[Column, "NDArray[np.int64]"]
-_ONLY = np.zeros(1, np.intp)  # the number of the only row of a batch
 
 
 def _join_where(
@@ -133,7 +132,7 @@ class _TableTableJoin(Operator):
 
         def step(row: Row) -> Row | None:
             if row.key is None:
-                context.drop_rows(name, row.rows(context.step), _ONLY, "null key")
+                context.drop_row(name, row, "null key")
                 return None
             own, old = row.value, row.old_value
             other, stamp = read(row, row.key)
@@ -171,7 +170,7 @@ class _TableJoinMerge(Operator):
         if table is None:
             return lambda row: row if sends_old else row.with_change(row.value, None)
         if not table.assigns_rows:
-            return table.step_of_batches(lambda rows: self.process(rows, ""))
+            return table.step_of_batches(self)
         return lambda row: table.assign_row(row, row.value, old=row.old)
 
 
@@ -306,11 +305,11 @@ class _StreamTableJoin(_LookUpJoin):
         if join is None:
             return None
         if self._buffer is not None:
-            return step_of_batches(lambda rows: self.process(rows, ""), context)
+            return step_of_batches(self, context)
 
         def step(row: Row) -> Row | None:
             if row.value is None or (row.key is None and not is_left):
-                context.drop_rows(name, row.rows(context.step), _ONLY, "null key or value")
+                context.drop_row(name, row, "null key or value")
                 return None
             return join(row, row.key)
 

@@ -689,7 +689,7 @@ class _Suppress(Operator):
 
     def row_step(self) -> RowStep | None:
         if not self._takes_few:
-            return step_of_batches(lambda rows: self.process(rows, ""), self._context)
+            return step_of_batches(self, self._context)
         spec, context, name, meta = self._buffer.spec, self._context, self._name, self._meta
         encode_key, encode = row_encoder(spec.key_serde), row_encoder(spec.value_serde)
         decode_key, decode = row_decoder(spec.key_serde), row_decoder(spec.value_serde)
